@@ -1,0 +1,5 @@
+"""``python -m fairdro``."""
+
+from fairdro.cli import main
+
+main()

@@ -1,0 +1,36 @@
+"""COMPAS: does a defendant re-offend within two years? Groups by race."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from fairdro.cells import Groups
+from fairdro.data.base import Dataset, embedded_card, embedded_table, groups_from
+
+CATEGORICAL = ["age_cat", "c_charge_degree", "c_charge_desc"]
+
+
+def load_compas(sensitive: str | list[str] | None = None) -> Dataset:
+    """Load COMPAS with the preprocessing of AIF360, as the paper does: 6,167 rows, 400 features.
+
+    Parameters
+    ----------
+    sensitive : str or list of str, optional
+        Sensitive columns to form groups from, of ``sex`` and ``race`` with all the values they were collected with. By
+        default the paper's two groups, Caucasian or not. Columns used are left out of the features; the other stays in as
+        a 0/1 column (female, Caucasian).
+    """
+    table = embedded_table("compas").dropna().reset_index(drop=True)
+    columns = table[["sex", "race"]].copy()
+    caucasian = (table["race"] == "Caucasian").to_numpy(np.int64)
+    if sensitive is None:
+        chosen, groups = ["race"], Groups(caucasian, ["Non-Caucasian", "Caucasian"])
+    else:
+        chosen = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+        groups = groups_from(columns, chosen, "compas")
+    y = table["two_year_recid"].to_numpy(np.int64)
+    numeric = table.drop(columns="two_year_recid").assign(sex=(table["sex"] == "Female").astype(int), race=caucasian)
+    X = pd.get_dummies(numeric, columns=CATEGORICAL, prefix_sep="=", dtype=float).astype(float).drop(columns=chosen)
+    names = ["did not re-offend", "re-offended"]
+    return Dataset("compas", X, y, groups.values, columns, names, groups.names, embedded_card("compas"))

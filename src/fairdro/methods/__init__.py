@@ -1,0 +1,17 @@
+"""Training rules, one per file, and the registry that names them."""
+
+from fairdro.errors import unknown_name
+from fairdro.methods.base import CellMeans, LogRange, Method, State, Task
+from fairdro.methods.fairdro import FairDRO
+from fairdro.methods.scratch import Scratch
+
+__all__ = ["METHODS", "CellMeans", "FairDRO", "LogRange", "Method", "Scratch", "State", "Task", "get_method"]
+
+METHODS: dict[str, type[Method]] = {method.name: method for method in (Scratch, FairDRO)}
+
+
+def get_method(name: str) -> type[Method]:
+    """Return the method class registered under ``name``."""
+    if name not in METHODS:
+        raise unknown_name("method", name, list(METHODS))
+    return METHODS[name]

@@ -1,0 +1,169 @@
+"""What a training rule is: it says only what differs from plain training.
+
+An engine minimises, for every model of a bank,
+
+    (1 / Y) * sum over classes y and groups a of weights[y, a] * mean loss of cell (y, a)
+
+and tells the method the cell statistics of the whole training set after every epoch or step. A method never loops over
+batches, and an engine never knows which method it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from fairdro.errors import InputError
+
+__all__ = ["CellMeans", "LogRange", "Method", "Scalars", "State", "Task"]
+
+Scalars = float | Sequence[float]
+"""A hyperparameter: one value, or one per point of a bank."""
+
+State = dict[str, Tensor]
+"""What a method remembers between updates; tensors with the bank's shape in front."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a method may know before training.
+
+    Attributes
+    ----------
+    counts : Tensor of shape (Y, A)
+        Training samples per cell.
+    bank : tuple of int
+        Shape of the bank of models, ``(seeds, points)``; empty for a single network.
+    """
+
+    counts: Tensor
+    bank: tuple[int, ...] = ()
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, Y."""
+        return self.counts.shape[0]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, A."""
+        return self.counts.shape[1]
+
+    def per_model(self, per_cell: Tensor) -> Tensor:
+        """Repeat a ``(Y, A)`` tensor for every model of the bank, in double precision as all statistics of cells."""
+        return per_cell.double().expand(*self.bank, *per_cell.shape).clone()
+
+
+@dataclass(frozen=True)
+class CellMeans:
+    """Means per cell ``(*bank, Y, A)`` over the training set; NaN marks an empty cell.
+
+    Attributes
+    ----------
+    error : Tensor
+        0-1 error.
+    loss : Tensor or None
+        Training loss, computed only for a method with ``needs_loss``.
+    """
+
+    error: Tensor
+    loss: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """Search range of a hyperparameter on a logarithmic scale, with 0 in front where ``zero`` is set."""
+
+    low: float
+    high: float
+    zero: bool = False
+
+    def grid(self, points: int) -> tuple[float, ...]:
+        """Return ``points`` values from low to high."""
+        if points < 1:
+            raise InputError(f"A grid needs at least one point, got {points}.")
+        values = np.geomspace(self.low, self.high, points - self.zero)
+        return (0.0,) * self.zero + tuple(float(f"{v:.6g}") for v in values)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A training rule. Hyperparameters are the fields of the dataclass; those in ``search`` may hold one value per point.
+
+    Class attributes
+    ----------------
+    name : str
+        The registry's name.
+    search : dict of str to LogRange
+        Hyperparameters to sweep, with the paper's range.
+    stepwise : dict
+        Hyperparameters that do better where the weights move at every step, as in the full-batch solver.
+    """
+
+    name: ClassVar[str]
+    search: ClassVar[dict[str, LogRange]] = {}
+    stepwise: ClassVar[dict[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        for key in self.search:
+            value = getattr(self, key)
+            if isinstance(value, Tensor):
+                value = value.tolist()
+            object.__setattr__(self, key, tuple(float(v) for v in value) if isinstance(value, Sequence) else float(value))
+        if len({len(v) for v in self._swept().values()}) > 1:
+            raise InputError(f"The hyperparameters of {self.name} have different numbers of values: {self._swept()}.")
+
+    @classmethod
+    def sweep(cls, points: int, **fixed: Any) -> Method:
+        """Return the method over its search range, other hyperparameters fixed; one with nothing to search has one point."""
+        return cls(**{key: search_range.grid(points) for key, search_range in cls.search.items()}, **fixed)
+
+    def _swept(self) -> dict[str, tuple[float, ...]]:
+        return {key: v for key in self.search if isinstance(v := getattr(self, key), tuple)}
+
+    @property
+    def points(self) -> int:
+        """Number of hyperparameter points, P."""
+        return max((len(v) for v in self._swept().values()), default=1)
+
+    def hyperparameters(self, point: int) -> dict[str, Any]:
+        """Return the values of one point of the bank, by name."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {key: v[point] if isinstance(v, tuple) else v for key, v in values.items()}
+
+    @property
+    def needs_loss(self) -> bool:
+        """Whether :meth:`update` reads the mean loss of the cells beside their error."""
+        return False
+
+    def begin(self, task: Task) -> State:
+        """Return the state before training."""
+        raise NotImplementedError
+
+    def weights(self, state: State) -> Tensor:
+        """Return the cell weights ``(*bank, Y, A)``; they may be negative."""
+        raise NotImplementedError
+
+    def update(self, state: State, cells: CellMeans, progress: float) -> State:
+        """Return the state after one more epoch or step.
+
+        Parameters
+        ----------
+        state : State
+        cells : CellMeans
+            Statistics of the current models over the training set.
+        progress : float
+            ``t / T``: the number of this update, from 0, over their number.
+        """
+        return state
+
+
+def uniform(counts: Tensor, *, classwise: bool = True) -> Tensor:
+    """Equal weights over the non-empty cells ``(Y, A)``, summing to one within each class or over all cells."""
+    present = (counts > 0).double()
+    total = present.sum(-1, keepdim=True) if classwise else present.sum()
+    return present / total.clamp(min=1)

@@ -1,0 +1,109 @@
+"""FairDRO, and by its switches the ablations of the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fairdro.errors import InputError, unknown_name
+from fairdro.methods.base import CellMeans, LogRange, Method, Scalars, State, Task, uniform
+from fairdro.uncertainty import ChiSquareBall, Simplex, UncertaintySet
+
+SMOOTHING: dict[str, Callable[[float], float]] = {
+    "linear": lambda progress: 1 - progress,
+    "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
+    "none": lambda progress: 1.0,
+}
+UNCERTAINTY = ["chi_square", "chi_square_nonnegative", "simplex"]
+SIGNALS = ["error", "loss"]
+
+
+@dataclass(frozen=True)
+class FairDRO(Method):
+    r"""Classwise DRO over a chi-square ball of quasi-probabilities (paper, Eq. 6 to 9, Algorithm 1).
+
+    .. math:: \min_\theta \frac{1}{|Y|} \sum_y \max_{q^y \in Q_\rho} \sum_a q^y_a L(\theta, D^y_a)
+
+    After every epoch (or step), with :math:`q^{y*}` the best response to the cells' 0-1 errors and
+    :math:`\eta_t = 1 - t/T`:
+
+    .. math:: q^{y,t+1} = (1 - \eta_t)\, q^{y,t} + \eta_t\, q^{y*,t}
+
+    Parameters
+    ----------
+    rho : float or sequence of float, default 1
+        The paper's radius; 0 is balanced plain training. The authors' code uses twice this value.
+    classwise : bool, default True
+        One q per class, or one over all cells.
+    uncertainty : {"chi_square", "chi_square_nonnegative", "simplex"}, default "chi_square"
+        The set q is chosen from; the first allows negative weights.
+    smoothing : {"linear", "cosine", "none"}, default "linear"
+        How the step of q falls over training.
+    signal : {"error", "loss"}, default "error"
+        What q responds to: the cells' 0-1 errors, or their training losses.
+    softness : float, default 0
+        Softens the best response where groups are nearly equal, see :class:`~fairdro.uncertainty.ChiSquareBall`. Not in the
+        paper.
+    """
+
+    name: ClassVar[str] = "fairdro"
+    search: ClassVar[dict[str, LogRange]] = {"rho": LogRange(1e-2, 1e2, zero=True)}
+    stepwise: ClassVar[dict[str, Any]] = {"softness": 0.02}
+
+    rho: Scalars = 1.0
+    classwise: bool = True
+    uncertainty: Literal["chi_square", "chi_square_nonnegative", "simplex"] = "chi_square"
+    smoothing: Literal["linear", "cosine", "none"] = "linear"
+    signal: Literal["error", "loss"] = "error"
+    softness: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for kind, name, known in (
+            ("uncertainty set", self.uncertainty, UNCERTAINTY),
+            ("smoothing", self.smoothing, list(SMOOTHING)),
+            ("signal", self.signal, SIGNALS),
+        ):
+            if name not in known:
+                raise unknown_name(kind, name, known)
+        if self.softness and self.uncertainty != "chi_square":
+            raise InputError(f"softness is defined for uncertainty='chi_square' only, not for {self.uncertainty!r}.")
+        self._uncertainty_set()
+
+    @property
+    def needs_loss(self) -> bool:
+        """Whether q responds to the training losses."""
+        return self.signal == "loss"
+
+    def begin(self, task: Task) -> State:
+        """Start from uniform q."""
+        return {"q": task.per_model(uniform(task.counts, classwise=self.classwise))}
+
+    def weights(self, state: State) -> Tensor:
+        """Return q; a joint q sums to one over all cells, so it is scaled to the engine's mean over classes."""
+        q = state["q"]
+        return q if self.classwise else q * q.shape[-2]
+
+    def update(self, state: State, cells: CellMeans, progress: float) -> State:
+        """Move q towards the best response."""
+        losses = cells.error if self.signal == "error" else cells.loss
+        if losses is None:
+            raise InputError("signal='loss' needs the mean loss of every cell.")
+        response = self._uncertainty_set()
+        if self.classwise:
+            best = response.best_response(losses)
+        else:
+            best = response.best_response(losses.flatten(-2)).view_as(losses)
+        return {"q": state["q"] + SMOOTHING[self.smoothing](progress) * (best - state["q"])}
+
+    def _uncertainty_set(self) -> UncertaintySet:
+        if self.uncertainty == "simplex":
+            return Simplex()
+        rho = torch.tensor(self.rho, dtype=torch.float64)
+        signed = self.uncertainty == "chi_square"
+        return ChiSquareBall(rho[..., None] if self.classwise else rho, signed=signed, softness=self.softness)

@@ -1,0 +1,287 @@
+"""Accuracy and group fairness, all from one confusion tensor per cell.
+
+``counts[..., y, a, k]`` says how many samples of class ``y`` and group ``a`` were predicted as ``k``. Every metric is a
+function of that tensor and takes any leading dimensions, so a whole bank of models is judged at once. Empty cells are left
+out of means and gaps. All rates are fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fairdro.cells import Cells, encode_groups, encode_labels
+from fairdro.errors import InputError, unknown_name
+
+__all__ = [
+    "METRICS",
+    "Confusion",
+    "balanced_accuracy",
+    "confusion",
+    "confusion_counts",
+    "dca",
+    "demographic_parity_difference",
+    "deo",
+    "equalized_odds_difference",
+    "group_report",
+    "standard_accuracy",
+    "worst_accuracy",
+]
+
+Metric = Callable[[np.ndarray], np.ndarray]
+
+
+def _rates(counts: np.ndarray) -> np.ndarray:
+    """P(prediction | class, group), NaN for an empty cell."""
+    totals = counts.sum(-1, keepdims=True)
+    return np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
+
+
+def _cell_accuracy(counts: np.ndarray) -> np.ndarray:
+    """Accuracy per cell ``(..., Y, A)``, NaN for an empty cell."""
+    return np.moveaxis(np.diagonal(_rates(counts), axis1=-3, axis2=-1), -1, -2)
+
+
+def _mean(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    known = ~np.isnan(values)
+    number = known.sum(axes)
+    return np.divide(np.where(known, values, 0).sum(axes), number, out=np.full(number.shape, np.nan), where=number > 0)
+
+
+def _gap(values: np.ndarray, axis: int) -> np.ndarray:
+    return np.fmax.reduce(values, axis=axis) - np.fmin.reduce(values, axis=axis)
+
+
+def _balanced_accuracy(counts: np.ndarray) -> np.ndarray:
+    return _mean(_cell_accuracy(counts), (-2, -1))
+
+
+def _dca(counts: np.ndarray) -> np.ndarray:
+    return _mean(_gap(_cell_accuracy(counts), -1), (-1,))
+
+
+def _deo(counts: np.ndarray) -> np.ndarray:
+    return _mean(_gap(_rates(counts), -2), (-2, -1))
+
+
+def _worst_accuracy(counts: np.ndarray) -> np.ndarray:
+    return np.fmin.reduce(np.fmin.reduce(_cell_accuracy(counts), axis=-1), axis=-1)
+
+
+def _standard_accuracy(counts: np.ndarray) -> np.ndarray:
+    return np.trace(counts, axis1=-3, axis2=-1).sum(-1) / counts.sum((-3, -2, -1))
+
+
+def _equalized_odds_difference(counts: np.ndarray) -> np.ndarray:
+    gaps = _gap(_rates(counts), -2)
+    return np.fmax.reduce(np.fmax.reduce(gaps, axis=-1), axis=-1)
+
+
+def _demographic_parity_difference(counts: np.ndarray) -> np.ndarray:
+    return np.fmax.reduce(_gap(_rates(counts.sum(-3)), -2), axis=-1)
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": _balanced_accuracy,
+    "dca": _dca,
+    "deo": _deo,
+    "worst_accuracy": _worst_accuracy,
+    "standard_accuracy": _standard_accuracy,
+    "equalized_odds_difference": _equalized_odds_difference,
+    "demographic_parity_difference": _demographic_parity_difference,
+}
+
+
+def confusion_counts(predictions: Tensor, cells: Cells) -> np.ndarray:
+    """Count predictions per cell.
+
+    Parameters
+    ----------
+    predictions : Tensor of int64, shape (..., N)
+        Predicted class codes, for any number of models.
+    cells : Cells
+        The cells of the N samples.
+
+    Returns
+    -------
+    ndarray of shape (..., Y, A, Y)
+    """
+    per_class = [cells.totals((predictions == k).double()).sums for k in range(cells.n_classes)]
+    return torch.stack(per_class, dim=-1).numpy(force=True)
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """The confusion tensor of one classifier with the names of its axes.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (Y, A, Y)
+        Samples by class, group and prediction.
+    class_names, group_names : list of str
+    countable : bool
+        Whether samples were counted one by one (no weights, no soft groups), as bootstrap intervals need.
+    """
+
+    counts: np.ndarray
+    class_names: list[str]
+    group_names: list[str]
+    countable: bool = True
+
+    def metric(self, name: str) -> float:
+        """Value of one of :data:`METRICS`."""
+        if name not in METRICS:
+            raise unknown_name("metric", name, list(METRICS))
+        return float(METRICS[name](self.counts))
+
+    def metrics(self, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> pd.DataFrame:
+        """All metrics with bootstrap intervals: a row per metric, columns ``value``, ``low``, ``high``."""
+        draws = self._bootstrap(n_boot, seed)
+        rows = {name: [float(f(self.counts)), *np.nanquantile(f(draws), _tails(level))] for name, f in METRICS.items()}
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+
+    def cells(self, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> pd.DataFrame:
+        """Per-cell table: a row per class and group, columns ``count``, ``accuracy``, ``low``, ``high``.
+
+        An empty cell has no accuracy (NaN).
+        """
+        accuracy = _cell_accuracy(self.counts).reshape(-1)
+        draws = _cell_accuracy(self._bootstrap(n_boot, seed)).reshape(n_boot, -1)
+        bounds = np.full((2, accuracy.size), np.nan)
+        known = ~np.isnan(accuracy)
+        bounds[:, known] = np.quantile(draws[:, known], _tails(level), axis=0)
+        index = pd.MultiIndex.from_product([self.class_names, self.group_names], names=["class", "group"])
+        columns = {
+            "count": self.counts.sum(-1).reshape(-1),
+            "accuracy": accuracy,
+            "low": bounds[0],
+            "high": bounds[1],
+        }
+        table = pd.DataFrame(columns, index=index)
+        return table.astype({"count": np.int64}) if self.countable else table
+
+    def _bootstrap(self, n_boot: int, seed: int) -> np.ndarray:
+        """Resample within each cell: given the cell's size, its predictions are multinomial."""
+        if not self.countable:
+            raise InputError("Bootstrap intervals need whole samples; leave out sample_weight and soft groups.")
+        sizes = self.counts.sum(-1).astype(np.int64)
+        rates = np.nan_to_num(_rates(self.counts))
+        rates[sizes == 0, 0] = 1.0
+        return np.random.default_rng(seed).multinomial(sizes, rates, size=(n_boot, *sizes.shape)).astype(np.float64)
+
+
+def _tails(level: float) -> list[float]:
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, got {level}.")
+    return [(1 - level) / 2, (1 + level) / 2]
+
+
+def confusion(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> Confusion:
+    """Build the confusion tensor of predictions.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features : array-like
+        One column, several (their combinations are the groups), or a soft membership table whose rows sum to one.
+    sample_weight : array-like of shape (N,), optional
+
+    Returns
+    -------
+    Confusion
+    """
+    y_true, y_pred = _column(y_true), _column(y_pred)
+    if len(y_true) != len(y_pred):
+        raise InputError(f"y_true has {len(y_true)} rows but y_pred has {len(y_pred)}.")
+    codes, classes = encode_labels(y_true.append(y_pred), "y_true or y_pred")
+    groups = encode_groups(sensitive_features)
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight is not None and weight.shape != (len(y_true),):
+        raise InputError(f"sample_weight has shape {weight.shape} but y_true has {len(y_true)} rows.")
+    n = len(y_true)
+    cells = Cells.from_labels(codes[:n], groups, n_classes=len(classes), sample_weight=weight)
+    counts = confusion_counts(torch.as_tensor(codes[n:]), cells)
+    return Confusion(counts, [str(c) for c in classes], groups.names, weight is None and not groups.soft)
+
+
+def _column(values: Any) -> pd.Index:
+    if hasattr(values, "to_pandas"):
+        values = values.to_pandas()
+    if isinstance(values, pd.DataFrame) or getattr(values, "ndim", 1) != 1:
+        values = np.asarray(values).squeeze()
+    return pd.Index(values, tupleize_cols=False)
+
+
+def _score(name: str, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any) -> float:
+    return confusion(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight).metric(name)
+
+
+def balanced_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """Group-class balanced accuracy: the mean of the accuracies of all cells (the paper's accuracy)."""
+    return _score("accuracy", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def dca(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    r"""Difference of conditional accuracy (paper, Eq. 1).
+
+    .. math:: \frac{1}{|Y|} \sum_y \max_{a, a'} |P(\hat Y = y | A = a, Y = y) - P(\hat Y = y | A = a', Y = y)|
+    """
+    return _score("dca", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def deo(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """Difference of equalised odds: the gap between groups of P(prediction | class), averaged over both classes.
+
+    Equal to :func:`dca` for two classes.
+    """
+    return _score("deo", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def worst_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """Accuracy of the worst cell."""
+    return _score("worst_accuracy", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def standard_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """Share of correct predictions; groups do not matter."""
+    return _score("standard_accuracy", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """Largest gap between groups of P(prediction | class); fairlearn's metric of that name, for any number of classes."""
+    return _score("equalized_odds_difference", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def demographic_parity_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """Largest gap between groups of P(prediction); fairlearn's metric of that name, for any number of classes."""
+    return _score("demographic_parity_difference", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def group_report(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, level: float = 0.95, n_boot: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    """Accuracy of every cell with its count and a bootstrap interval, stratified by cell.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+    sensitive_features : array-like
+        One or several columns of group labels.
+    level : float, default 0.95
+        Coverage of the intervals.
+    n_boot, seed : int
+        Number of bootstrap draws and their seed.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by class and group, with columns ``count``, ``accuracy``, ``low``, ``high``.
+    """
+    return confusion(y_true, y_pred, sensitive_features=sensitive_features).cells(level=level, n_boot=n_boot, seed=seed)

@@ -1,0 +1,91 @@
+"""Linear and multi-layer models, S seeds times P points in one batched matrix product.
+
+Models of one seed see the same samples, so their first layers lie side by side in one matrix ``(S, D, P * width)``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fairdro.seeding import generator
+
+__all__ = ["LinearBank", "MLPBank", "ModelBank"]
+
+
+class ModelBank(nn.Module):
+    """A bank of S x P models; :meth:`forward` gives logits ``(S, P, N, Y)`` for inputs ``(N, D)`` or ``(S, N, D)``.
+
+    Parameters
+    ----------
+    n_features, n_classes : int
+    seeds : sequence of int
+        One initialisation per seed, shared by the P points.
+    points : int
+    """
+
+    def __init__(self, n_features: int, n_classes: int, *, seeds: Sequence[int] = (0,), points: int = 1) -> None:
+        super().__init__()
+        self.n_features, self.n_classes = n_features, n_classes
+        self.seeds, self.points = tuple(seeds), points
+
+    @property
+    def bank(self) -> tuple[int, int]:
+        """Shape of the bank, ``(S, P)``."""
+        return len(self.seeds), self.points
+
+    def _initial(self, shape: tuple[int, ...], fan_in: int, layer: str) -> nn.Parameter:
+        """PyTorch's default for linear layers, uniform within ``1 / sqrt(fan_in)``, drawn per seed: ``(S, P, *shape)``."""
+        draws = [
+            torch.empty(shape).uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator(seed, f"init/{layer}"))
+            for seed in self.seeds
+        ]
+        return nn.Parameter(torch.stack(draws)[:, None].expand(-1, self.points, *shape).contiguous())
+
+
+class LinearBank(ModelBank):
+    """Multinomial logistic regression: one linear layer, softmax over its logits."""
+
+    def __init__(self, n_features: int, n_classes: int, *, seeds: Sequence[int] = (0,), points: int = 1) -> None:
+        super().__init__(n_features, n_classes, seeds=seeds, points=points)
+        self.weight = self._initial((n_features, n_classes), n_features, "weight")
+        self.bias = self._initial((n_classes,), n_features, "bias")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits ``(S, P, N, Y)``."""
+        return _shared_layer(x, self.weight, self.bias)
+
+
+class MLPBank(ModelBank):
+    """Two hidden layers of 64 rectified linear units."""
+
+    width = 64
+
+    def __init__(self, n_features: int, n_classes: int, *, seeds: Sequence[int] = (0,), points: int = 1) -> None:
+        super().__init__(n_features, n_classes, seeds=seeds, points=points)
+        sizes = [n_features, self.width, self.width, n_classes]
+        shapes = list(itertools.pairwise(sizes))
+        self.weights = nn.ParameterList(self._initial((i, o), i, f"weight{n}") for n, (i, o) in enumerate(shapes))
+        self.biases = nn.ParameterList(self._initial((o,), i, f"bias{n}") for n, (i, o) in enumerate(shapes))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the last hidden layer ``(S, P, N, 64)``."""
+        hidden = _shared_layer(x, self.weights[0], self.biases[0]).relu()
+        return (hidden @ self.weights[1] + self.biases[1][..., None, :]).relu()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits ``(S, P, N, Y)``."""
+        return self.features(x) @ self.weights[2] + self.biases[2][..., None, :]
+
+
+def _shared_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Apply a layer ``(S, P, D, O)`` to inputs shared by all models ``(N, D)``, or by those of a seed ``(S, N, D)``."""
+    seeds, points, _, width = weight.shape
+    if x.dim() == 2:
+        out = torch.addmm(bias.flatten(), x, weight.permute(2, 0, 1, 3).flatten(1))
+        return out.view(-1, seeds, points, width).permute(1, 2, 0, 3)
+    out = torch.baddbmm(bias.flatten(1)[:, None, :], x, weight.transpose(1, 2).flatten(2))
+    return out.view(seeds, -1, points, width).transpose(1, 2)

@@ -1,0 +1,246 @@
+"""The deterministic frontier solver for linear models: every step uses all rows, all P points share one matrix product.
+
+Rows are sorted into blocks of one cell each (of one class each where groups are soft). One pass over the blocks gives every
+cell's errors and the gradient of every cell's summed loss; only then are the cells weighted. So the weights always respond
+to the current models, rows are read once a step, and memory beyond the sorted rows is a few blocks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairdro.cells import Cells, CellTotals
+from fairdro.errors import InputError, unknown_name
+from fairdro.methods import CellMeans, Method, State, Task
+from fairdro.models import LinearBank
+from fairdro.training.losses import INNER_LOSSES, BinaryLoss, InnerLoss, MulticlassLoss
+from fairdro.training.threads import torch_threads
+from fairdro.training.trained import History, TrainedBank, check_training_data
+
+__all__ = ["train_fullbatch"]
+
+ROWS_PER_BLOCK = 4096
+MIN_COLUMNS = 16
+TAIL = 0.2
+BETAS = (0.7, 0.99)  # less momentum than usual: the weights answer each step, and delay makes them swing
+RUNAWAY_LOSS = 10.0
+
+
+def train_fullbatch(
+    X: Tensor,
+    cells: Cells,
+    method: Method,
+    *,
+    steps: int = 200,
+    lr: float = 0.05,
+    inner: str = "cross_entropy",
+    on_step: Callable[[int, int], object] | None = None,
+) -> TrainedBank:
+    r"""Train P linear models, one per point of the method, from zero by Adam with a cosine schedule.
+
+    There is no randomness, and a model does not depend on which others are trained beside it.
+
+    Parameters
+    ----------
+    X : Tensor of shape (N, D)
+        Features of similar scale, e.g. standardised.
+    cells : Cells
+    method : Method
+        Its weights are updated at every step.
+    steps : int, default 200
+    lr : float, default 0.05
+        Adam's step size at the start.
+    inner : {"cross_entropy", "smoothed_error"}
+        The loss whose cell means are weighted. The second is a smooth 0-1 loss :math:`\sigma(-m / \tau)` of the margin m,
+        with the temperature falling from 1 to 0.15 after a start with cross-entropy; the weights then respond to it too.
+        It comes closer to equal errors on the training rows, and overfits where features are many.
+    on_step : callable, optional
+        Called after every step with the number of finished steps and of all.
+
+    Returns
+    -------
+    TrainedBank
+        With S = 1.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the loss of a cell ran away, which negative weights can cause, or a model was still moving at the end.
+    """
+    check_training_data(X, cells)
+    if inner not in INNER_LOSSES:
+        raise unknown_name("inner loss", inner, INNER_LOSSES)
+    if steps < 1 or not lr > 0:
+        raise InputError(f"steps and lr must be positive, got {steps} and {lr}.")
+    start = time.perf_counter()
+    with torch_threads(1):
+        solver = _Solver(X, cells, method, inner=inner)
+        state, history = solver.solve(steps, lr, on_step)
+        diverged = solver.diverged()
+    trained = TrainedBank(solver.bank(), method, state, history, diverged, time.perf_counter() - start)
+    trained.warn_if_diverged()
+    trained.warn_if_unsettled()
+    return trained
+
+
+# Kernels round the last few numbers of an array, and narrow products, in another way than the rest. Blocks and models are
+# therefore padded with zeros to these multiples: then no result depends on how many models are trained side by side.
+ROW_MULTIPLE, FEATURE_MULTIPLE, MODEL_MULTIPLE = 4, 4, 8
+
+
+def _padded(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows of one class, with a column of ones; ``shares`` says how much each counts in each of the block's cells.
+
+    ``whole`` says that every row counts as one in the block's one cell.
+    """
+
+    X: Tensor
+    y: int
+    shares: list[tuple[int, Tensor]]
+    whole: bool
+
+
+def _blocks(X: Tensor, cells: Cells) -> list[_Block]:
+    """Sort rows by cell, or by class where groups are soft, and cut them into blocks."""
+    strata = cells.y if cells.soft else cells.y * cells.n_groups + cells.groups
+    groups_per_stratum = cells.n_groups if cells.soft else 1
+    blocks = []
+    for rows, stratum in _runs(strata):
+        first = stratum * groups_per_stratum
+        n, d = len(rows), X.shape[1]
+        features = torch.zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
+        features[:n, :d], features[:n, d] = X[rows], 1
+        shares = torch.zeros(groups_per_stratum, len(features))
+        shares[:, :n] = cells.indicator[rows, first : first + groups_per_stratum].T
+        whole = not cells.soft and cells.sample_weight is None
+        blocks.append(_Block(features, first // cells.n_groups, list(enumerate(shares, start=first)), whole))
+    return blocks
+
+
+def _runs(strata: Tensor) -> list[tuple[Tensor, int]]:
+    """Rows of each stratum in pieces of at most ``ROWS_PER_BLOCK``."""
+    order = strata.argsort(stable=True)
+    values, sizes = strata.unique(return_counts=True)
+    parts = zip(order.split(sizes.tolist()), values.tolist(), strict=True)
+    return [(piece, value) for rows, value in parts for piece in rows.split(ROWS_PER_BLOCK)]
+
+
+class _Solver:
+    """P linear models side by side in one matrix ``(D + 1, columns)``, and one pass over the rows for all of them."""
+
+    def __init__(self, X: Tensor, cells: Cells, method: Method, *, inner: str) -> None:
+        self.blocks = _blocks(X, cells)
+        self.counts = cells.counts
+        self.method = method
+        self.loss: InnerLoss = BinaryLoss(inner) if cells.n_classes == 2 else MulticlassLoss(inner, cells.n_classes)
+        self.models = _padded(max(method.points, MIN_COLUMNS // self.loss.outputs), MODEL_MULTIPLE)
+        self.features = X.shape[1]
+        self.W = torch.zeros(_padded(self.features + 1, FEATURE_MULTIPLE), self.models * self.loss.outputs)
+        self.overflowed = torch.zeros(self.W.shape[1], dtype=torch.bool)
+
+    def solve(self, steps: int, lr: float, on_step: Callable[[int, int], object] | None) -> tuple[State, History]:
+        """Move the method's weights and the models in turn; the models end as their average over the last steps."""
+        state = self.method.begin(Task(self.counts, (1, self.method.points)))
+        self.W.grad = torch.zeros_like(self.W)
+        optimiser = torch.optim.Adam([self.W], lr=lr, betas=BETAS, eps=1e-5, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=steps)
+        weights_seen, accuracy_seen = [], []
+        tail = range(steps - max(round(TAIL * steps), 1), steps)
+        average = torch.zeros_like(self.W)
+        for step in range(steps):
+            means, accuracy, gradients = self.sweep(step / steps, with_loss=self.method.needs_loss)
+            state = self.method.update(state, means, step / steps)
+            weights = self.method.weights(state)
+            self.W.grad.copy_(self.combine(gradients, weights))
+            self.step(optimiser)
+            schedule.step()
+            if step in tail:
+                average += self.W / len(tail)
+            weights_seen.append(weights)
+            accuracy_seen.append(accuracy)
+            if on_step is not None:
+                on_step(step + 1, steps)
+        self.W.copy_(average)
+        return state, History(torch.stack(weights_seen), torch.stack(accuracy_seen))
+
+    def step(self, optimiser: torch.optim.Optimizer) -> None:
+        """Move the models; one that would leave the finite numbers stays where it is."""
+        before = self.W.clone()
+        optimiser.step()
+        overflow = ~self.W.isfinite().all(0)
+        self.W.copy_(before.where(overflow, self.W))
+        self.overflowed |= overflow
+
+    def sweep(self, progress: float, *, with_loss: bool) -> tuple[CellMeans, Tensor, Tensor]:
+        """Go through all rows once.
+
+        Returns
+        -------
+        means : CellMeans
+            What the method responds to.
+        accuracy : Tensor of shape (1, P, Y, A)
+        gradients : Tensor of shape (Y * A, D + 1, columns)
+            Gradient of the summed loss of every cell.
+        """
+        n_cells = self.counts.numel()
+        errors, signals, losses = torch.zeros(3, n_cells, 1, self.models)
+        gradients = torch.zeros(n_cells, *self.W.shape)
+        for block in self.blocks:
+            logits = block.X @ self.W
+            wrong = self.loss.wrong(logits, block.y)
+            signal, slope = self.loss.signal_and_slope(logits, block.y, wrong, progress)
+            loss = self.loss.cross_entropy(logits, block.y) if with_loss else None
+            for cell, share in block.shares:
+                errors[cell].addmm_(share[None], wrong)
+                if signal is not wrong:
+                    signals[cell].addmm_(share[None], signal)
+                if loss is not None:
+                    losses[cell].addmm_(share[None], loss)
+                gradients[cell].addmm_(block.X.T, slope if block.whole else slope * share[:, None])
+        if signal is wrong:
+            signals = errors
+        cell_loss = self._means(losses) if with_loss else None
+        return CellMeans(self._means(signals), cell_loss), 1 - self._means(errors), gradients
+
+    def _means(self, sums: Tensor) -> Tensor:
+        """Turn sums ``(Y * A, 1, models)`` into means ``(1, P, Y, A)``."""
+        per_model = sums[:, 0, : self.method.points].T.unflatten(-1, self.counts.shape)
+        return CellTotals(per_model[None].double(), self.counts).means
+
+    def combine(self, gradients: Tensor, weights: Tensor) -> Tensor:
+        """Gradient of the mean over classes of the weighted cell means."""
+        per_row = weights[0] / (self.counts * self.counts.shape[0]).where(self.counts > 0, 1)
+        scale = torch.zeros(self.counts.numel(), self.models)
+        scale[:, : self.method.points] = per_row.flatten(1).T
+        by_column = scale.repeat_interleave(self.loss.outputs, dim=1)
+        return (gradients * by_column[:, None, :]).sum(0)
+
+    def bank(self) -> LinearBank:
+        """Return the models as a bank of linear models with a logit per class."""
+        points = self.method.points
+        W = self.loss.class_logits(self._per_model(self.W)).transpose(0, 1)[:points]
+        bank = LinearBank(self.features, W.shape[2], points=points)
+        bank.load_state_dict({"weight": W[None, :, : self.features], "bias": W[None, :, self.features]})
+        return bank
+
+    def _per_model(self, columns: Tensor) -> Tensor:
+        return columns.unflatten(-1, (self.models, self.loss.outputs))
+
+    def diverged(self) -> Tensor:
+        """Models that overflowed, or with a cell whose mean cross-entropy is far beyond a blind guess."""
+        means, _, _ = self.sweep(1.0, with_loss=True)
+        assert means.loss is not None  # noqa: S101 - asked for above
+        blind = torch.tensor(float(self.counts.shape[0])).log()
+        sound = (means.loss < RUNAWAY_LOSS * blind) | (self.counts == 0)
+        overflowed = self._per_model(self.overflowed).any(-1)[: self.method.points]
+        return ~sound.flatten(2).all(-1) | overflowed

@@ -1,0 +1,132 @@
+"""Mini-batch training of a bank of models: the paper's Algorithm 1 for S seeds times P points at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from fairdro.cells import Cells, CellTotals, take_rows
+from fairdro.errors import InputError
+from fairdro.methods import CellMeans, Method, Task
+from fairdro.models import ModelBank, get_model
+from fairdro.seeding import generator
+from fairdro.training.sampling import draw_epoch
+from fairdro.training.threads import torch_threads
+from fairdro.training.trained import ROWS_PER_CHUNK, History, TrainedBank, check_training_data
+
+__all__ = ["train_minibatch"]
+
+
+def train_minibatch(
+    X: Tensor,
+    cells: Cells,
+    method: Method,
+    *,
+    model: str = "linear",
+    seeds: Sequence[int] = (0,),
+    epochs: int = 70,
+    batch_size: int = 128,
+    lr: float = 1e-3,
+    weight_decay: float = 1e-3,
+    sampling: str = "equal",
+    on_step: Callable[[int, int], object] | None = None,
+) -> TrainedBank:
+    """Train by AdamW with a cosine schedule, batches drawn equally from the cells, weights updated after every epoch.
+
+    Every model of a seed sees the same batches; results do not depend on which other models are in the bank, up to float
+    rounding.
+
+    Parameters
+    ----------
+    X : Tensor of shape (N, D)
+        Standardised features.
+    cells : Cells
+    method : Method
+        Its P points are trained for each of the seeds.
+    model : {"linear", "mlp"}
+    seeds : sequence of int
+        Each decides initial weights and batch order.
+    epochs, batch_size, lr, weight_decay
+        Defaults are the paper's.
+    sampling : {"equal", "weighted", "uniform"}
+        See :func:`~fairdro.training.sampling.draw_epoch`.
+    on_step : callable, optional
+        Called after every epoch with the number of finished epochs and of all.
+
+    Returns
+    -------
+    TrainedBank
+    """
+    check_training_data(X, cells)
+    if epochs < 1 or batch_size < 1 or not lr > 0:
+        raise InputError(f"epochs, batch_size and lr must be positive, got {epochs}, {batch_size} and {lr}.")
+    start = time.perf_counter()
+    bank = get_model(model)(X.shape[1], cells.n_classes, seeds=seeds, points=method.points)
+    optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
+    streams = [generator(seed, "batches") for seed in seeds]
+    state = method.begin(Task(cells.counts, bank.bank))
+    weights_seen, accuracy_seen = [], []
+    with torch_threads(1):
+        for epoch in range(epochs):
+            weights = method.weights(state)
+            for rows in torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1):
+                loss = weighted_loss(bank(take_rows(X, rows)), cells.take(rows), weights)
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+            schedule.step()
+            means = training_means(bank, X, cells, with_loss=method.needs_loss)
+            state = method.update(state, means, epoch / epochs)
+            weights_seen.append(weights)
+            accuracy_seen.append(1 - means.error)
+            if on_step is not None:
+                on_step(epoch + 1, epochs)
+    history = History(torch.stack(weights_seen), torch.stack(accuracy_seen))
+    diverged = ~torch.stack([p.detach().isfinite().flatten(2).all(-1) for p in bank.parameters()]).all(0)
+    trained = TrainedBank(bank, method, state, history, diverged, time.perf_counter() - start)
+    trained.warn_if_diverged()
+    return trained
+
+
+def weighted_loss(logits: Tensor, batch: Cells, weights: Tensor) -> Tensor:
+    """Mean over classes of the weighted cell losses, summed over the bank, whose models do not share parameters.
+
+    A cell without samples in the batch adds nothing.
+    """
+    totals = batch_totals(cross_entropy(logits, batch.y), batch)
+    means = totals.sums / totals.counts.where(totals.counts > 0, 1).to(totals.sums.dtype)
+    return (weights.to(means.dtype) * means).sum() / batch.n_classes
+
+
+def batch_totals(values: Tensor, batch: Cells) -> CellTotals:
+    """Cell totals of values ``(S, P, B)`` for batches ``(S, B)`` that the P points share."""
+    totals = batch.totals(values)
+    return CellTotals(totals.sums, totals.counts[:, None])
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy ``(S, P, N)`` of logits ``(S, P, N, Y)``, for labels ``(N,)`` or ``(S, N)``."""
+    if logits.shape[-1] == 2:  # the same value in half the time
+        difference = logits[..., 1] - logits[..., 0]
+        return torch.nn.functional.softplus(difference) - difference * y.unsqueeze(-2)
+    target = y.unsqueeze(-2).expand(logits.shape[:-1])
+    return logits.logsumexp(-1) - logits.gather(-1, target[..., None])[..., 0]
+
+
+@torch.no_grad()
+def training_means(bank: ModelBank, X: Tensor, cells: Cells, *, with_loss: bool) -> CellMeans:
+    """Cell means of 0-1 error, and of cross-entropy where asked for, over the whole training set."""
+    errors, losses = None, None
+    for rows in torch.arange(len(X)).split(ROWS_PER_CHUNK):
+        logits, part = bank(X[rows[0] : rows[-1] + 1]), cells.take(rows)
+        error = part.totals((logits.argmax(-1) != part.y).float())
+        errors = error if errors is None else errors + error
+        if with_loss:
+            loss = part.totals(cross_entropy(logits, part.y))
+            losses = loss if losses is None else losses + loss
+    assert errors is not None  # noqa: S101 - there is at least one chunk
+    return CellMeans(errors.means.double(), None if losses is None else losses.means.double())

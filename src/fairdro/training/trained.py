@@ -1,0 +1,117 @@
+"""What every engine returns."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairdro.cells import Cells
+from fairdro.errors import InputError
+from fairdro.methods import Method, State
+from fairdro.models import ModelBank
+
+__all__ = ["History", "TrainedBank", "check_training_data"]
+
+ROWS_PER_CHUNK = 16384
+UNSETTLED = 0.05
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened in training, with one entry per epoch or step in front.
+
+    Attributes
+    ----------
+    weights : Tensor of shape (T, S, P, Y, A)
+        The cell weights the method had set for that epoch or step; for FairDRO, q.
+    accuracy : Tensor of shape (T, S, P, Y, A)
+        Training accuracy per cell, after the epoch or before the step; NaN for an empty cell.
+    """
+
+    weights: Tensor
+    accuracy: Tensor
+
+
+@dataclass(frozen=True)
+class TrainedBank:
+    """A trained bank of S x P models.
+
+    Attributes
+    ----------
+    model : ModelBank
+    method : Method
+        The rule it was trained by; point p has ``method.hyperparameters(p)``.
+    state : State
+        The method's state at the end.
+    history : History
+    diverged : Tensor of bool, shape (S, P)
+        Models that are not to be used: the loss of a cell ran away.
+    seconds : float
+        Wall time of the whole bank.
+    """
+
+    model: ModelBank
+    method: Method
+    state: State
+    history: History
+    diverged: Tensor
+    seconds: float
+
+    @property
+    def weights(self) -> Tensor:
+        """Final cell weights ``(S, P, Y, A)``."""
+        return self.method.weights(self.state)
+
+    @property
+    def drift(self) -> Tensor:
+        """Largest change of a cell's training accuracy over the last twentieth of training, ``(S, P)``."""
+        accuracy = self.history.accuracy
+        last = accuracy[-max(len(accuracy) // 20, 2) :]
+        return (last.amax(0) - last.amin(0)).nan_to_num(0).flatten(2).amax(-1)
+
+    def warn_if_diverged(self) -> None:
+        """Say in a sentence that some models are not to be used."""
+        total = self.diverged.numel()
+        if (number := int(self.diverged.sum())) > 0:
+            warnings.warn(
+                f"The loss of a cell ran away for {number} of {total} models, which negative weights can cause; they are "
+                "marked as diverged. Use smaller radii or a smaller learning rate.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def warn_if_unsettled(self) -> None:
+        """Say in a sentence that some models were still moving at the end."""
+        total = self.diverged.numel()
+        if (number := int((self.drift > UNSETTLED).sum())) > 0:
+            warnings.warn(
+                f"The accuracy of a cell still moved by more than {100 * UNSETTLED:.0f} points at the end of training for "
+                f"{number} of {total} models. Train longer, or use smaller radii.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    @torch.no_grad()
+    def logits(self, X: Tensor) -> Tensor:
+        """Return logits ``(S, P, N, Y)`` for rows ``(N, D)``."""
+        return torch.cat([self.model(rows) for rows in X.split(ROWS_PER_CHUNK)], dim=2)
+
+    @torch.no_grad()
+    def predict(self, X: Tensor) -> Tensor:
+        """Return class codes ``(S, P, N)`` for rows ``(N, D)``."""
+        return torch.cat([self.model(rows).argmax(-1) for rows in X.split(ROWS_PER_CHUNK)], dim=2)
+
+
+def check_training_data(X: Tensor, cells: Cells) -> None:
+    """Refuse what no engine can train on, in one sentence."""
+    if X.dim() != 2 or X.shape[0] == 0 or X.shape[1] == 0:
+        raise InputError(f"X must be a table with rows and columns, but its shape is {tuple(X.shape)}.")
+    if len(X) != len(cells):
+        raise InputError(f"X has {len(X)} rows but y has {len(cells)}.")
+    if not bool(torch.isfinite(X).all()):
+        raise InputError("X has missing or infinite values; fill them in or drop those rows.")
+    if int((cells.counts.sum(-1) > 0).sum()) < 2:
+        raise InputError("The training rows hold one class only; a classifier needs at least two.")

@@ -1,0 +1,14 @@
+import json
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("fairdro", deadline=None, max_examples=60, derandomize=True)
+hypothesis.settings.load_profile("fairdro")
+
+
+@pytest.fixture(scope="session")
+def vectors():
+    """Numeric test vectors computed independently of this code, in float64 with six decimals."""
+    return json.loads((Path(__file__).parent / "data" / "vectors.json").read_text())

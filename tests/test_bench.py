@@ -1,0 +1,135 @@
+"""The bench from end to end on real data, and the command line as a person meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fairdro.bench import BenchPlan, run_bench, write_outputs
+from fairdro.bench.tables import over_seeds, paper_results, select, to_markdown
+from fairdro.errors import InputError
+
+COLUMNS = [
+    "dataset", "model", "method", "solver", "hyperparameters", "seed", "protocol", "split", "accuracy", "dca", "deo",
+    "worst_accuracy", "standard_accuracy", "seconds",
+]  # fmt: skip
+
+
+def fairdro(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "fairdro", *arguments], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    done = fairdro("bench", "compas", "--points", "6", "--out", str(folder))
+    assert done.returncode == 0, done.stderr
+    (folder / "printed.txt").write_text(done.stdout)
+    return folder
+
+
+def test_the_command_leaves_results_table_and_pictures(out):
+    results = pd.read_csv(out / "results.csv")
+    assert set(COLUMNS) <= set(results.columns)
+    assert len(results) == 1 + 6
+    assert results["accuracy"].between(0.5, 0.8).all()
+    assert json.loads(results["hyperparameters"].iloc[1])["rho"] == 0
+    assert (out / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (out / "frontier.svg").read_text()
+    printed = (out / "printed.txt").read_text()
+    assert "5.20 ± 0.92" in printed
+    assert str(out / "results.csv") in printed
+    assert "| compas | fairdro | fullbatch |" in (out / "table.md").read_text()
+
+
+def test_results_are_the_same_again(out, tmp_path):
+    again = run_bench(BenchPlan(datasets=["compas"], points=6), tmp_path)
+    before = pd.read_csv(out / "results.csv")
+    pd.testing.assert_frame_equal(again.drop(columns="seconds"), before.drop(columns="seconds"))
+
+
+def test_fairdro_lowers_dca_on_compas(out):
+    chosen = select(pd.read_csv(out / "results.csv")).set_index("method")
+    assert chosen.loc["fairdro", "dca"] < 0.5 * chosen.loc["scratch", "dca"]
+    assert chosen.loc["fairdro", "accuracy"] >= 0.95 * chosen.loc["scratch", "accuracy"]
+
+
+def test_validated_protocol_chooses_on_the_validation_part(tmp_path):
+    plan = BenchPlan(datasets=["compas"], points=6, protocol="validated")
+    results = run_bench(plan, tmp_path)
+    chosen = select(results).set_index("method").loc["fairdro"]
+    points = over_seeds(results)
+    points = points[points["method"] == "fairdro"]
+    limit = 0.95 * over_seeds(results).set_index("method").loc["scratch", "validation_accuracy"]
+    eligible = points[points["validation_accuracy"] >= limit]
+    assert chosen["validation_dca"] == eligible["validation_dca"].min()
+    write_outputs(results, tmp_path)
+
+
+def test_minibatch_bank_has_a_row_per_seed_and_point(tmp_path):
+    plan = BenchPlan(datasets=["compas"], methods=["fairdro"], solvers=["minibatch"], points=2, seeds=2)
+    results = run_bench(plan, tmp_path)
+    assert results.groupby("seed").size().tolist() == [2, 2]
+    assert over_seeds(results)["seeds"].tolist() == [2, 2]
+    assert select(results)["reference"].tolist() == ["most accurate point"]
+
+
+def test_paper_results_are_the_papers():
+    table = paper_results().set_index(["dataset", "method"])
+    assert table.loc[("adult", "fairdro"), ["accuracy", "dca"]].tolist() == [79.23, 1.99]
+    assert table.loc[("compas", "scratch"), ["accuracy", "dca"]].tolist() == [63.29, 14.51]
+    assert len(table) == 18
+
+
+def test_diverged_models_are_never_chosen(out):
+    results = pd.read_csv(out / "results.csv")
+    results["diverged"] = results["dca"] == select(results).set_index("method").loc["fairdro", "dca"]
+    chosen = select(results)
+    assert not chosen["diverged"].any()
+    assert "compas" in to_markdown(chosen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["bench", "adlut"], "There is no dataset named 'adlut'; choose one of: adult, compas."),
+        (["bench", "adult", "--methods", "fairdo"], "There is no method named 'fairdo'"),
+        (["bench", "adult", "--methods", ","], "Name at least one method"),
+        (["bench", "adult", "--solvers", "newton"], "There is no solver named 'newton'"),
+        (["bench", "adult", "--model", "tree"], "There is no model named 'tree'"),
+        (["bench", "adult", "--model", "mlp"], "The full-batch solver trains linear models only"),
+        (["bench", "adult", "--protocol", "best"], "There is no protocol named 'best'"),
+        (["bench", "adult", "--points", "0"], "points must be at least 1, got 0"),
+        (["bench", "adult", "--split", "-1"], "split must be at least 0"),
+        (["bench", "adult", "--out", str(Path(__file__) / "x")], "Cannot make the folder"),
+        (["list", "[bold]"], "[bold]"),
+    ],
+)
+def test_a_users_mistake_is_one_sentence_and_exit_code_2(arguments, sentence):
+    done = fairdro(*arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_list():
+    assert "fairdro" in fairdro("list", "methods").stdout
+    assert fairdro("list", "datasets").stdout.splitlines()[0].startswith("adult")
+    assert "mlp" in fairdro("list", "models").stdout
+
+
+def test_plan_refuses_nothing_to_do():
+    with pytest.raises(InputError, match="Name at least one dataset: adult, compas"):
+        BenchPlan(datasets=[])
+
+
+def test_import_is_quiet_and_needs_no_network():
+    code = "import socket; socket.socket.connect = None; import fairdro; print(fairdro.load_dataset('compas').X.shape)"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("(6167, 400)", "")

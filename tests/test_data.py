@@ -1,0 +1,116 @@
+"""Adult and COMPAS: counts, features and splits exactly as the paper had them, and nothing that identifies a person."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairdro import load_dataset
+from fairdro.data.base import embedded_table
+from fairdro.errors import InputError
+
+ADULT, COMPAS = load_dataset("adult"), load_dataset("compas")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "rows", "columns", "counts"),
+    [  # counts by class, then group
+        (ADULT, 45222, 97, [[13026, 20988], [1669, 9539]]),
+        (COMPAS, 6167, 400, [[2080, 1278], [1987, 822]]),
+    ],
+)
+def test_size_and_cells(dataset, rows, columns, counts):
+    assert dataset.X.shape == (rows, columns)
+    assert dataset.counts.tolist() == counts
+    assert len(dataset.y) == len(dataset.a) == len(dataset.sensitive) == rows
+    assert dataset.X.columns.is_unique
+    assert not dataset.X.isna().any().any()
+
+
+def test_first_columns_are_in_the_order_of_the_paper():
+    assert list(ADULT.X.columns[:6]) == ["age", "education-num", "race", "capital-gain", "capital-loss", "hours-per-week"]
+    assert list(COMPAS.X.columns[:6]) == ["sex", "age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"]
+    assert ADULT.group_names == ["Female", "Male"]
+    assert COMPAS.group_names == ["Non-Caucasian", "Caucasian"]
+    assert ADULT.class_names == ["<=50K", ">50K"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "start", "train", "test"),
+    [  # counts by group, then class, as the reference prints them
+        (ADULT, [41387, 35278, 26950, 29133, 41794, 39744], [[10421, 1330], [16763, 7663]], [[2605, 339], [4225, 1876]]),
+        (COMPAS, [1411, 4757, 4822, 1657, 4933, 4631], [[1652, 1596], [1023, 662]], [[428, 391], [255, 160]]),
+    ],
+)
+def test_paper_split(dataset, start, train, test):
+    assert np.random.RandomState(0).permutation(len(dataset))[:6].tolist() == start
+    split = dataset.split("paper")
+    assert split.validation is None
+    assert split.train.cells.counts.T.tolist() == train
+    assert split.test.cells.counts.T.tolist() == test
+    assert split.train.cells.y[:6].tolist() == dataset.y[start].tolist()
+
+
+def test_features_are_scaled_by_the_training_part():
+    split = ADULT.split("paper")
+    assert split.train.X.mean(0).abs().max() < 1e-4
+    np.testing.assert_allclose(split.train.X.std(0, correction=0), 1, atol=1e-4)
+
+
+def test_unseen_charges_become_1e7_in_the_paper_protocol_only():
+    paper = COMPAS.split("paper")
+    assert int((paper.train.X.abs().amax(0) == 0).sum()) == 38
+    assert int((paper.test.X.amax(1) > 1e6).sum()) == 40
+    guarded = COMPAS.split("validated")
+    assert guarded.test.X.abs().max() < 100
+
+
+def test_validated_split_holds_out_part_of_the_training_rows():
+    split = ADULT.split("validated", seed=3)
+    assert (len(split.train.X), len(split.validation.X), len(split.test.X)) == (28941, 7236, 9045)
+    whole = ADULT.split("paper", seed=3)
+    assert split.test.cells.y.equal(whole.test.cells.y)
+    assert whole.train.cells.y[: len(split.train.X)].equal(split.train.cells.y)
+
+
+def test_other_sensitive_columns():
+    both = load_dataset("adult", sensitive=["sex", "race"])
+    assert both.X.shape[1] == 96
+    assert len(both.group_names) == 10
+    assert both.counts.sum() == 45222
+    race = load_dataset("compas", sensitive="race")
+    assert len(race.group_names) == 6
+    assert race.X.shape[1] == 400
+    assert pd.crosstab(race.sensitive["race"], race.a).gt(0).sum(axis=1).eq(1).all()
+
+
+def test_nothing_in_compas_identifies_a_person():
+    table = embedded_table("compas")
+    allowed = {
+        "sex", "age", "age_cat", "race", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count",
+        "c_charge_degree", "c_charge_desc", "two_year_recid",
+    }  # fmt: skip
+    assert set(table.columns) == allowed
+    assert "CC BY 4.0" in ADULT.card
+    assert "ProPublica" in COMPAS.card
+
+
+def test_fingerprint_depends_on_the_data():
+    assert ADULT.fingerprint == load_dataset("adult").fingerprint
+    assert ADULT.fingerprint != load_dataset("adult", sensitive="race").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: load_dataset("adlut"), "no dataset named 'adlut'; choose one of: adult, compas"),
+        (
+            lambda: load_dataset("adult", sensitive="age"),
+            "no sensitive column of adult named 'age'; choose one of: sex, race",
+        ),
+        (lambda: load_dataset("compas", sensitive=[]), "at least one sensitive column of compas: sex, race"),
+        (lambda: ADULT.split("papr"), "no protocol named 'papr'"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call()

@@ -1,0 +1,112 @@
+"""The q-update of FairDRO and its switches, against the vectors."""
+
+import math
+
+import pytest
+import torch
+
+from fairdro.errors import InputError
+from fairdro.methods import METHODS, CellMeans, FairDRO, LogRange, Scratch, Task, get_method
+from fairdro.methods.fairdro import SMOOTHING
+
+
+def means(*rows):
+    return CellMeans(torch.tensor(rows), torch.tensor(rows))
+
+
+@pytest.mark.parametrize(("key", "rho"), [("B_smooth_paper_rho1", 1.0), ("B_smooth_code_rho1", 2.0)])
+def test_smoothing_vectors(vectors, key, rho):
+    method = FairDRO(rho=rho)
+    state = method.begin(Task(torch.ones(1, 2)))
+    for step, paper in zip(vectors[key], vectors["B_smooth_paper_rho1"], strict=True):
+        state = method.update(state, means(paper["L"]), step["t"] / 4)
+        assert state["q"][0].tolist() == pytest.approx(step["q"], abs=1e-6)
+
+
+def test_cosine_steps(vectors):
+    assert [SMOOTHING["cosine"](t / 4) for t in range(4)] == pytest.approx(vectors["B_cos_eta"], abs=1e-6)
+
+
+def test_without_smoothing_q_is_the_best_response():
+    method = FairDRO(rho=1.0, smoothing="none")
+    state = method.update(method.begin(Task(torch.ones(1, 2))), means([0.3, 0.2]), 0.9)
+    assert state["q"][0].tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+def test_joint_weights(vectors):
+    case = vectors["O_wo_classwise_rho1"]
+    method = FairDRO(rho=1.0, classwise=False)
+    losses = torch.tensor(case["flat_order_g_times_Y_plus_y"]).view(2, 2).T  # the vectors number cells by group first
+    state = method.update(method.begin(Task(torch.ones(2, 2))), CellMeans(losses), 0.0)
+    assert state["q"].T.flatten().tolist() == pytest.approx(case["q_paper"], abs=1e-6)
+    assert method.weights(state).sum() == pytest.approx(2)  # the engine divides by the number of classes
+
+
+def test_group_dro_vector(vectors):
+    losses = torch.tensor(vectors["C_gdro_eg_gamma0.1"]["group_loss_order_g_times_Y_plus_y"]).view(2, 2).T
+    method = FairDRO(uncertainty="simplex", classwise=False)
+    state = method.update(method.begin(Task(torch.ones(2, 2))), CellMeans(losses), 0.0)
+    assert state["q"].T.flatten().tolist() == [0, 0, 0, 1]
+
+
+def test_signal_loss_responds_to_the_loss():
+    method = FairDRO(rho=1.0, signal="loss")
+    assert method.needs_loss
+    cells = CellMeans(torch.tensor([[0.1, 0.3]]), torch.tensor([[0.9, 0.2]]))
+    state = method.update(method.begin(Task(torch.ones(1, 2))), cells, 0.0)
+    assert state["q"][0].tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+def test_a_bank_of_radii_equals_single_radii():
+    radii = (0.0, 0.5, 4.0)
+    bank = FairDRO(rho=radii, uncertainty="chi_square_nonnegative")
+    errors = torch.rand(2, 3, 2, 4)
+    state = bank.update(bank.begin(Task(torch.ones(2, 4), (2, 3))), CellMeans(errors), 0.3)
+    for p, rho in enumerate(radii):
+        single = FairDRO(rho=rho, uncertainty="chi_square_nonnegative")
+        alone = single.update(single.begin(Task(torch.ones(2, 4))), CellMeans(errors[1, p]), 0.3)
+        torch.testing.assert_close(state["q"][1, p], alone["q"])
+
+
+def test_an_empty_training_cell_never_gets_weight():
+    counts = torch.tensor([[5.0, 0.0, 3.0], [2.0, 2.0, 2.0]])
+    for method in (Scratch(), Scratch(objective="standard"), FairDRO(rho=9.0), FairDRO(rho=9.0, classwise=False)):
+        state = method.begin(Task(counts))
+        errors = torch.tensor([[0.1, math.nan, 0.4], [0.2, 0.3, 0.1]])
+        state = method.update(state, CellMeans(errors, errors), 0.0)
+        weights = method.weights(state)
+        assert weights[0, 1] == 0
+        assert weights.isfinite().all()
+        assert weights.sum() == pytest.approx(2)
+
+
+def test_standard_objective_weights_cells_by_their_size():
+    state = Scratch(objective="standard").begin(Task(torch.tensor([[30.0, 20.0], [10.0, 40.0]])))
+    assert (state["weights"] / 2).flatten().tolist() == pytest.approx([0.3, 0.2, 0.1, 0.4])
+
+
+def test_grids():
+    assert FairDRO.sweep(20).rho[:2] == (0.0, 0.01)
+    assert FairDRO.sweep(20).points == 20
+    assert FairDRO.sweep(20).hyperparameters(19)["rho"] == 100
+    assert Scratch.sweep(20).points == 1
+    assert LogRange(0.01, 100).grid(5) == (0.01, 0.1, 1, 10, 100)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: FairDRO(rho=-1), "rho must be zero or a positive number"),
+        (lambda: FairDRO(rho=(1.0, math.nan)), "rho must be zero or a positive number"),
+        (lambda: FairDRO(uncertainty="kl"), "no uncertainty set named 'kl'"),
+        (lambda: FairDRO(smoothing="exp"), "no smoothing named 'exp'"),
+        (lambda: FairDRO(signal="margin"), "no signal named 'margin'"),
+        (lambda: FairDRO(uncertainty="simplex", softness=0.1), "softness is defined for"),
+        (lambda: Scratch(objective="fair"), "no objective named 'fair'"),
+        (lambda: get_method("fairdo"), f"no method named 'fairdo'; choose one of: {', '.join(METHODS)}"),
+        (lambda: LogRange(1, 10).grid(0), "at least one point"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call()

@@ -1,0 +1,362 @@
+"""Both engines: against independent optimisers, banks against single runs, and what they do with trouble."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from fairdro.cells import Cells
+from fairdro.errors import InputError
+from fairdro.methods import FairDRO, Scratch, Task
+from fairdro.metrics import METRICS, confusion_counts
+from fairdro.models import LinearBank, MLPBank
+from fairdro.training import train_fullbatch, train_minibatch
+from fairdro.training.losses import BinaryLoss, MulticlassLoss
+from fairdro.training.minibatch import cross_entropy, weighted_loss
+from fairdro.training.sampling import draw_epoch
+from problems import biased_problem
+
+pytestmark = pytest.mark.filterwarnings("ignore:The accuracy of a cell still moved")  # short runs on purpose
+
+shapes = pytest.mark.parametrize(("n_classes", "n_groups"), [(2, 2), (3, 4)])
+softness = pytest.mark.parametrize("soft", [False, True])
+
+
+def cell_metrics(trained, X, cells):
+    counts = confusion_counts(trained.predict(X), cells)
+    return METRICS["accuracy"](counts), METRICS["dca"](counts)
+
+
+# ---------------------------------------------------------------- the mini-batch engine
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+@shapes
+@softness
+def test_a_bank_gives_the_same_models_as_single_runs(model, n_classes, n_groups, soft):
+    X, cells = biased_problem(n_classes, n_groups, n=300, soft=soft)
+    radii, seeds = (0.0, 0.7, 5.0), (0, 3)
+    options = {"model": model, "epochs": 4, "batch_size": 48, "lr": 1e-2}
+    bank = train_minibatch(X, cells, FairDRO(rho=radii), seeds=seeds, **options)
+    for s, seed in enumerate(seeds):
+        for p, rho in enumerate(radii):
+            single = train_minibatch(X, cells, FairDRO(rho=rho), seeds=(seed,), **options)
+            torch.testing.assert_close(bank.logits(X)[s, p], single.logits(X)[0, 0], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(bank.weights[s, p], single.weights[0, 0], atol=1e-5, rtol=1e-5)
+
+
+def test_same_seed_same_numbers_bit_for_bit():
+    X, cells = biased_problem()
+    first, second, other = (train_minibatch(X, cells, FairDRO(rho=(1.0, 9.0)), seeds=(s,), epochs=3) for s in (1, 1, 2))
+    assert first.logits(X).equal(second.logits(X))
+    assert not first.logits(X).equal(other.logits(X))
+
+
+def reference_algorithm_1(X, y, a, rho, epochs, batch_size, seed):
+    """The paper's Algorithm 1 for one model with plain PyTorch modules, written without the engine's parts."""
+    start = LinearBank(X.shape[1], 2, seeds=(seed,))
+    net = torch.nn.Linear(X.shape[1], 2)
+    net.weight.data, net.bias.data = start.weight.data[0, 0].T.clone(), start.bias.data[0, 0].clone()
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+    from fairdro.seeding import generator
+
+    stream = generator(seed, "batches")
+    cells = Cells(y, a, n_classes=2, n_groups=2)
+    q = {(k, g): 0.5 for k in range(2) for g in range(2)}
+    for epoch in range(epochs):
+        for rows in draw_epoch(cells, batch_size, "equal", stream):
+            loss = torch.zeros(())
+            for k in range(2):
+                for g in range(2):
+                    inside = rows[(y[rows] == k) & (a[rows] == g)]
+                    loss = loss + q[k, g] * torch.nn.functional.cross_entropy(net(X[inside]), y[inside]) / 2
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        schedule.step()
+        with torch.no_grad():
+            wrong = (net(X).argmax(1) != y).double()
+        for k in range(2):
+            error = [float(wrong[(y == k) & (a == g)].mean()) for g in range(2)]
+            gap = np.sign(error[0] - error[1])
+            best = (0.5 + 0.5 * np.sqrt(rho) * gap, 0.5 - 0.5 * np.sqrt(rho) * gap)
+            for g in range(2):
+                q[k, g] += (1 - epoch / epochs) * (best[g] - q[k, g])
+    return net, q
+
+
+def test_algorithm_1_step_by_step():
+    X, cells = biased_problem(n=400)
+    net, q = reference_algorithm_1(X, cells.y, cells.groups, rho=4.0, epochs=6, batch_size=64, seed=5)
+    trained = train_minibatch(X, cells, FairDRO(rho=4.0), seeds=(5,), epochs=6, batch_size=64)
+    torch.testing.assert_close(trained.logits(X)[0, 0], net(X).detach(), atol=1e-5, rtol=1e-5)
+    for (k, g), weight in q.items():
+        assert trained.weights[0, 0, k, g] == pytest.approx(weight, abs=1e-6)
+
+
+def test_loss_with_a_cell_missing_from_the_batch(vectors):
+    case = vectors["P_balanced_ce_empty"]
+    cell = torch.tensor(case["cell"])
+    batch = Cells((cell % 2)[None], (cell // 2)[None], n_classes=2, n_groups=2)
+    wanted = torch.tensor(case["ce"])
+    margin = torch.expm1(wanted).log()  # softplus of it is the wanted cross-entropy
+    sign = torch.where(batch.y[0] == 1, -1.0, 1.0)
+    logits = torch.stack([torch.zeros(5), sign * margin], dim=-1)[None, None]
+    assert float(weighted_loss(logits, batch, torch.full((2, 2), 0.5))) == pytest.approx(case["code_mean_over_4"])
+    q = torch.tensor(vectors["P_fairdro_step"]["q_g_y"]).T
+    assert float(weighted_loss(logits, batch, q)) == pytest.approx(vectors["P_fairdro_step"]["loss"])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_cross_entropy_against_torch(n_classes):
+    logits, y = torch.randn(2, 3, 7, n_classes) * 5, torch.randint(n_classes, (2, 7))
+    expected = torch.nn.functional.cross_entropy(logits.movedim(-1, 1), y[:, None].expand(2, 3, 7), reduction="none")
+    torch.testing.assert_close(cross_entropy(logits, y), expected)
+
+
+def test_initial_weights_are_pytorchs_default_range_and_shared_by_the_points():
+    bank = LinearBank(25, 3, seeds=(0, 1), points=4)
+    assert bank.weight.abs().max() <= 0.2
+    assert bank.weight.abs().max() > 0.19
+    assert bank.weight[0, 0].equal(bank.weight[0, 3])
+    assert not bank.weight[0, 0].equal(bank.weight[1, 0])
+
+
+def test_mlp_bank_against_torch_modules():
+    bank = MLPBank(5, 3, seeds=(0, 1), points=2)
+    x = torch.randn(2, 9, 5)
+    layers = torch.nn.Sequential(
+        torch.nn.Linear(5, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 3)
+    )
+    for n, layer in enumerate(layers[::2]):
+        layer.weight.data, layer.bias.data = bank.weights[n][1, 0].T, bank.biases[n][1, 0]
+    torch.testing.assert_close(bank(x)[1, 0], layers(x[1]))
+    torch.testing.assert_close(bank(x[1])[1, 0], layers(x[1]))
+
+
+# ---------------------------------------------------------------- batches
+
+
+def test_equal_batches_hold_the_same_number_of_every_cell_and_use_all_samples_evenly():
+    _, cells = biased_problem(3, 4, n=500)
+    batches = draw_epoch(cells, 64, "equal", torch.Generator().manual_seed(0))
+    assert batches.shape == (500 // 64, 60)
+    counts = cells.take(batches).counts
+    assert counts.eq(5).all()
+    largest = int(cells.counts.argmax())
+    drawn = batches.flatten()[(cells.y * 4 + cells.groups)[batches.flatten()] == largest]
+    assert len(drawn.unique()) == min(len(drawn), int(cells.counts.max()))
+
+
+@softness
+def test_weighted_batches_are_balanced_in_expectation(soft):
+    _, cells = biased_problem(2, 3, n=3000, soft=soft)
+    batches = draw_epoch(cells, 100, "weighted", torch.Generator().manual_seed(0))
+    share = cells.take(batches.flatten()).counts / batches.numel()
+    if soft:
+        expected = cells.counts.sum(-1, keepdim=True) > 0
+        assert (share.sum(-1) - 0.5).abs().max() < 0.05
+        assert expected.all()
+    else:
+        assert (share - 1 / 6).abs().max() < 0.03
+
+
+def test_uniform_batches_are_a_shuffle():
+    _, cells = biased_problem(n=130)
+    batches = draw_epoch(cells, 32, "uniform", torch.Generator().manual_seed(0))
+    assert batches.shape == (4, 32)
+    assert len(batches.unique()) == 128
+
+
+def test_fewer_rows_than_a_batch():
+    X, cells = biased_problem(n=20)
+    for sampling in ("equal", "weighted", "uniform"):
+        assert train_minibatch(X, cells, Scratch(), epochs=2, sampling=sampling).logits(X).isfinite().all()
+
+
+# ---------------------------------------------------------------- the full-batch solver
+
+
+@pytest.mark.parametrize("inner", ["cross_entropy", "smoothed_error"])
+@shapes
+@softness
+def test_a_model_does_not_depend_on_its_neighbours_bit_for_bit(inner, n_classes, n_groups, soft):
+    X, cells = biased_problem(n_classes, n_groups, soft=soft)
+    radii = tuple(FairDRO.search["rho"].grid(20))
+    bank = train_fullbatch(X, cells, FairDRO(rho=radii), inner=inner, steps=60)
+    for p in (0, 7, 19):
+        single = train_fullbatch(X, cells, FairDRO(rho=radii[p]), inner=inner, steps=60)
+        assert bank.model.weight[:, p].equal(single.model.weight[:, 0])
+        torch.testing.assert_close(bank.weights[:, p], single.weights[:, 0], atol=1e-12, rtol=0)
+
+
+@shapes
+def test_scratch_reaches_the_optimum_scikit_learn_finds(n_classes, n_groups):
+    X, cells = biased_problem(n_classes, n_groups)
+    per_sample = cells.spread(1 / cells.counts).numpy()
+    theirs = LogisticRegression(C=np.inf, tol=1e-8, max_iter=5000).fit(X, cells.y, sample_weight=per_sample)
+    trained = train_fullbatch(X, cells, Scratch(), steps=800)
+
+    def objective(logits):
+        return float(cells.means(cross_entropy(logits[None, None], cells.y)[0, 0].double()).mean())
+
+    if n_classes == 2:
+        decision = torch.as_tensor(theirs.decision_function(X))
+        best = objective(torch.stack([-decision / 2, decision / 2], dim=-1))
+    else:
+        best = objective(torch.as_tensor(theirs.decision_function(X)))
+    assert objective(trained.logits(X)[0, 0]) == pytest.approx(best, abs=1e-4)
+
+
+def test_radius_zero_is_scratch_in_both_engines():
+    X, cells = biased_problem(3, 4)
+    for train in (train_fullbatch, train_minibatch):
+        options = {"steps": 40} if train is train_fullbatch else {"epochs": 3}
+        fair, plain = (train(X, cells, m, **options) for m in (FairDRO(rho=0.0), Scratch()))
+        torch.testing.assert_close(fair.logits(X), plain.logits(X))
+
+
+@pytest.mark.parametrize("inner", ["cross_entropy", "smoothed_error"])
+@pytest.mark.parametrize(("n_classes", "n_groups"), [(2, 2), (3, 2), (2, 4)])
+def test_a_large_radius_narrows_the_gap(inner, n_classes, n_groups):
+    X, cells = biased_problem(n_classes, n_groups, n=2000)
+    trained = train_fullbatch(X, cells, FairDRO(rho=(0.0, 10.0), softness=0.02), inner=inner)
+    _, dca = cell_metrics(trained, X, cells)
+    assert dca[0, 0] > 0.1
+    assert dca[0, 1] < 0.6 * dca[0, 0]
+
+
+def test_one_hot_membership_equals_hard_groups():
+    X, cells = biased_problem(3, 4)
+    soft = Cells(cells.y, torch.nn.functional.one_hot(cells.groups, 4).float(), n_classes=3, n_groups=4)
+    hard_run, soft_run = (train_fullbatch(X, c, FairDRO(rho=2.0, softness=0.05), steps=4) for c in (cells, soft))
+    # a step is 0.05; the intercept's first gradient is zero but for rounding, and Adam makes that a visible step
+    torch.testing.assert_close(hard_run.logits(X), soft_run.logits(X), atol=1e-3, rtol=1e-3)
+
+
+def test_sample_weight_repeats_rows():
+    X, cells = biased_problem(n=200)
+    weight = torch.arange(200) % 3
+    weighted = Cells(cells.y, cells.groups, n_classes=2, n_groups=2, sample_weight=weight.float())
+    rows = torch.arange(200).repeat_interleave(weight)
+    method = FairDRO(rho=2.0, softness=0.05)
+    first = train_fullbatch(X, weighted, method, steps=4)
+    second = train_fullbatch(X[rows], cells.take(rows), method, steps=4)
+    torch.testing.assert_close(first.logits(X), second.logits(X), atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_slopes_against_autograd(progress, n_classes):
+    loss = BinaryLoss("smoothed_error") if n_classes == 2 else MulticlassLoss("smoothed_error", 3)
+    logits = torch.randn(8, 4 * loss.outputs, dtype=torch.float64, requires_grad=True)
+    for y in range(n_classes):
+        wrong = loss.wrong(logits, y)
+        signal, slope = loss.signal_and_slope(logits, y, wrong, progress)
+        value = loss.cross_entropy(logits, y) if signal is wrong else signal
+        (expected,) = torch.autograd.grad(value.sum(), logits)
+        torch.testing.assert_close(slope, expected)
+
+
+def test_memory_is_a_few_blocks_beside_the_rows():
+    """Many blocks give the same models as one."""
+    import fairdro.training.fullbatch as module
+
+    X, cells = biased_problem(n=900)
+    whole = train_fullbatch(X, cells, FairDRO(rho=1.0), steps=5)
+    before = module.ROWS_PER_BLOCK
+    try:
+        module.ROWS_PER_BLOCK = 100
+        chunked = train_fullbatch(X, cells, FairDRO(rho=1.0), steps=5)
+    finally:
+        module.ROWS_PER_BLOCK = before
+    torch.testing.assert_close(whole.logits(X), chunked.logits(X), atol=1e-4, rtol=1e-4)
+
+
+def test_history_records_weights_and_accuracy_of_every_step():
+    X, cells = biased_problem(3, 4)
+    trained = train_fullbatch(X, cells, FairDRO(rho=(0.0, 3.0)), steps=12)
+    assert trained.history.weights.shape == trained.history.accuracy.shape == (12, 1, 2, 3, 4)
+    epochs = train_minibatch(X, cells, FairDRO(rho=(0.0, 3.0)), seeds=(0, 1), epochs=3)
+    assert epochs.history.weights.shape == epochs.history.accuracy.shape == (3, 2, 2, 3, 4)
+    last = 1 - cells.means((epochs.predict(X) != cells.y).float())
+    torch.testing.assert_close(epochs.history.accuracy[-1].float(), last)
+    torch.testing.assert_close(epochs.history.weights[0], FairDRO().begin(Task(cells.counts, (2, 2)))["q"])
+
+
+# ---------------------------------------------------------------- trouble
+
+
+def test_a_runaway_loss_is_flagged_and_never_nan():
+    X, cells = biased_problem()
+    with pytest.warns(RuntimeWarning, match="ran away for 1 of 1 models"):
+        trained = train_fullbatch(X, cells, FairDRO(rho=100.0), lr=1e3, steps=30)
+    assert trained.diverged.all()
+    assert trained.model.weight.isfinite().all()
+    assert trained.weights.isfinite().all()
+
+
+def test_an_overflow_is_flagged_and_never_nan():
+    X, cells = biased_problem()
+    with pytest.warns(RuntimeWarning, match="ran away"):
+        trained = train_fullbatch(X * 1e20, cells, FairDRO(rho=1.0), lr=1e30, steps=10)
+    assert trained.model.weight.isfinite().all()
+    assert trained.weights.isfinite().all()
+
+
+def test_a_model_that_still_moves_is_reported():
+    X, cells = biased_problem()
+    with pytest.warns(RuntimeWarning, match="still moved"):
+        train_fullbatch(X, cells, Scratch(), steps=2)
+
+
+@pytest.mark.parametrize("train", [train_fullbatch, train_minibatch])
+def test_an_empty_cell_and_a_single_group_are_fine(train):
+    X, cells = biased_problem(2, 2)
+    filled = ~((cells.y == 1) & (cells.groups == 1))
+    empty = cells.take(filled.nonzero()[:, 0])
+    trained = train(X[filled], empty, FairDRO(rho=5.0))
+    assert trained.weights[0, 0, 1].tolist() == [1, 0]
+    assert trained.logits(X).isfinite().all()
+    alone = Cells(cells.y, torch.zeros_like(cells.y), n_classes=2, n_groups=1)
+    assert train(X, alone, FairDRO(rho=5.0)).weights.eq(1).all()
+
+
+@pytest.mark.parametrize("train", [train_fullbatch, train_minibatch])
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda X, c: (X.index_fill(0, torch.tensor([3]), torch.nan), c), "missing or infinite values"),
+        (lambda X, c: (X[:-1], c), "X has 599 rows but y has 600"),
+        (lambda X, c: (X[:, :0], c), "must be a table"),
+        (lambda X, c: (X[c.y == 0], c.take((c.y == 0).nonzero()[:, 0])), "one class only"),
+    ],
+)
+def test_bad_data_is_one_sentence(train, change, sentence):
+    X, cells = change(*biased_problem())
+    with pytest.raises(InputError, match=sentence):
+        train(X, cells, Scratch())
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda X, c: train_fullbatch(X, c, Scratch(), inner="hinge"), "no inner loss named 'hinge'"),
+        (lambda X, c: train_fullbatch(X, c, Scratch(), steps=0), "must be positive"),
+        (lambda X, c: train_minibatch(X, c, Scratch(), model="tree"), "no model named 'tree'"),
+        (lambda X, c: train_minibatch(X, c, Scratch(), sampling="fair"), "no sampling named 'fair'"),
+        (lambda X, c: train_minibatch(X, c, Scratch(), batch_size=3), "cannot hold a sample of each of 4 cells"),
+        (lambda X, c: train_minibatch(X, c, Scratch(), epochs=0), "must be positive"),
+    ],
+)
+def test_bad_options_are_one_sentence(call, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call(*biased_problem())
+
+
+def test_the_number_of_threads_is_put_back():
+    before = torch.get_num_threads()
+    X, cells = biased_problem(n=100)
+    train_fullbatch(X, cells, Scratch())
+    assert torch.get_num_threads() == before
