@@ -355,6 +355,17 @@ def test_bad_options_are_one_sentence(call, sentence):
         call(*biased_problem())
 
 
+def test_the_number_of_threads_changes_no_bit():
+    X, cells = biased_problem(3, 4, n=9000)
+    before = torch.get_num_threads()
+    models = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        models.append(train_fullbatch(X, cells, FairDRO(rho=(1.0, 5.0)), steps=40).model.weight)
+    torch.set_num_threads(before)
+    assert models[0].equal(models[1])
+
+
 def test_the_number_of_threads_is_put_back():
     before = torch.get_num_threads()
     X, cells = biased_problem(n=100)

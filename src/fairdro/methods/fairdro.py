@@ -37,7 +37,7 @@ class FairDRO(Method):
     Parameters
     ----------
     rho : float or sequence of float, default 1
-        The paper's radius; 0 is balanced plain training. The authors' code uses twice this value.
+        The paper's radius; 0 is balanced plain training. The authors' code calls half of this value rho.
     classwise : bool, default True
         One q per class, or one over all cells.
     uncertainty : {"chi_square", "chi_square_nonnegative", "simplex"}, default "chi_square"

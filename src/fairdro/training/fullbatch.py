@@ -7,8 +7,10 @@ to the current models, rows are read once a step, and memory beyond the sorted r
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import torch
@@ -19,16 +21,22 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.methods import CellMeans, Method, State, Task
 from fairdro.models import LinearBank
 from fairdro.training.losses import INNER_LOSSES, BinaryLoss, InnerLoss, MulticlassLoss
-from fairdro.training.threads import torch_threads
+from fairdro.training.threads import one_thread_each
 from fairdro.training.trained import History, TrainedBank, check_training_data
 
 __all__ = ["train_fullbatch"]
 
 ROWS_PER_BLOCK = 4096
-MIN_COLUMNS = 16
+SHARDS = 8  # always this many partial sums, added in order: the number of threads changes no result
 TAIL = 0.2
 BETAS = (0.7, 0.99)  # less momentum than usual: the weights answer each step, and delay makes them swing
-RUNAWAY_LOSS = 10.0
+EPSILON = 1e-5  # gradients below are rounding errors, which Adam would otherwise blow up
+RUNAWAY_LOSS = 10.0  # in units of a blind guess
+
+# Kernels round the last few numbers of an array, and narrow products, in another way than the rest. Blocks and models are
+# therefore padded with zeros to these multiples: then no result depends on how many models are trained side by side.
+ROW_MULTIPLE, FEATURE_MULTIPLE, MODEL_MULTIPLE = 4, 4, 8
+MIN_COLUMNS = 16
 
 
 def train_fullbatch(
@@ -37,7 +45,7 @@ def train_fullbatch(
     method: Method,
     *,
     steps: int = 200,
-    lr: float = 0.05,
+    lr: float = 0.03,
     inner: str = "cross_entropy",
     on_step: Callable[[int, int], object] | None = None,
 ) -> TrainedBank:
@@ -53,7 +61,7 @@ def train_fullbatch(
     method : Method
         Its weights are updated at every step.
     steps : int, default 200
-    lr : float, default 0.05
+    lr : float, default 0.03
         Adam's step size at the start.
     inner : {"cross_entropy", "smoothed_error"}
         The loss whose cell means are weighted. The second is a smooth 0-1 loss :math:`\sigma(-m / \tau)` of the margin m,
@@ -78,19 +86,14 @@ def train_fullbatch(
     if steps < 1 or not lr > 0:
         raise InputError(f"steps and lr must be positive, got {steps} and {lr}.")
     start = time.perf_counter()
-    with torch_threads(1):
-        solver = _Solver(X, cells, method, inner=inner)
+    with one_thread_each(torch.get_num_threads()) as pool:
+        solver = _Solver(X, cells, method, inner=inner, pool=pool)
         state, history = solver.solve(steps, lr, on_step)
         diverged = solver.diverged()
     trained = TrainedBank(solver.bank(), method, state, history, diverged, time.perf_counter() - start)
     trained.warn_if_diverged()
     trained.warn_if_unsettled()
     return trained
-
-
-# Kernels round the last few numbers of an array, and narrow products, in another way than the rest. Blocks and models are
-# therefore padded with zeros to these multiples: then no result depends on how many models are trained side by side.
-ROW_MULTIPLE, FEATURE_MULTIPLE, MODEL_MULTIPLE = 4, 4, 8
 
 
 def _padded(size: int, multiple: int) -> int:
@@ -135,11 +138,29 @@ def _runs(strata: Tensor) -> list[tuple[Tensor, int]]:
     return [(piece, value) for rows, value in parts for piece in rows.split(ROWS_PER_BLOCK)]
 
 
+class _Adam:
+    """Adam's direction (Kingma and Ba, 2015). Making one of torch's optimisers loads its compiler, a second or more."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.mean, self.square = torch.zeros_like(like), torch.zeros_like(like)
+        self.steps = 0
+
+    def move(self, gradient: Tensor) -> Tensor:
+        """Return the step to take, of size about one."""
+        self.steps += 1
+        self.mean.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
+        self.square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        mean, square = self.mean / (1 - BETAS[0] ** self.steps), self.square / (1 - BETAS[1] ** self.steps)
+        return mean / (square.sqrt() + EPSILON)
+
+
 class _Solver:
     """P linear models side by side in one matrix ``(D + 1, columns)``, and one pass over the rows for all of them."""
 
-    def __init__(self, X: Tensor, cells: Cells, method: Method, *, inner: str) -> None:
-        self.blocks = _blocks(X, cells)
+    def __init__(self, X: Tensor, cells: Cells, method: Method, *, inner: str, pool: Executor) -> None:
+        blocks = _blocks(X, cells)
+        self.shards = [blocks[i::SHARDS] for i in range(SHARDS)]
+        self.pool = pool
         self.counts = cells.counts
         self.method = method
         self.loss: InnerLoss = BinaryLoss(inner) if cells.n_classes == 2 else MulticlassLoss(inner, cells.n_classes)
@@ -151,9 +172,7 @@ class _Solver:
     def solve(self, steps: int, lr: float, on_step: Callable[[int, int], object] | None) -> tuple[State, History]:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""
         state = self.method.begin(Task(self.counts, (1, self.method.points)))
-        self.W.grad = torch.zeros_like(self.W)
-        optimiser = torch.optim.Adam([self.W], lr=lr, betas=BETAS, eps=1e-5, fused=True)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=steps)
+        adam = _Adam(self.W)
         weights_seen, accuracy_seen = [], []
         tail = range(steps - max(round(TAIL * steps), 1), steps)
         average = torch.zeros_like(self.W)
@@ -161,9 +180,8 @@ class _Solver:
             means, accuracy, gradients = self.sweep(step / steps, with_loss=self.method.needs_loss)
             state = self.method.update(state, means, step / steps)
             weights = self.method.weights(state)
-            self.W.grad.copy_(self.combine(gradients, weights))
-            self.step(optimiser)
-            schedule.step()
+            move = adam.move(self.combine(gradients, weights))
+            self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * move)
             if step in tail:
                 average += self.W / len(tail)
             weights_seen.append(weights)
@@ -173,12 +191,11 @@ class _Solver:
         self.W.copy_(average)
         return state, History(torch.stack(weights_seen), torch.stack(accuracy_seen))
 
-    def step(self, optimiser: torch.optim.Optimizer) -> None:
+    def step(self, move: Tensor) -> None:
         """Move the models; one that would leave the finite numbers stays where it is."""
-        before = self.W.clone()
-        optimiser.step()
-        overflow = ~self.W.isfinite().all(0)
-        self.W.copy_(before.where(overflow, self.W))
+        moved = self.W - move
+        overflow = ~moved.isfinite().all(0)
+        self.W.copy_(self.W.where(overflow, moved))
         self.overflowed |= overflow
 
     def sweep(self, progress: float, *, with_loss: bool) -> tuple[CellMeans, Tensor, Tensor]:
@@ -192,25 +209,28 @@ class _Solver:
         gradients : Tensor of shape (Y * A, D + 1, columns)
             Gradient of the summed loss of every cell.
         """
+        parts = self.pool.map(lambda blocks: self._sums(blocks, progress, with_loss=with_loss), self.shards)
+        errors, signals, losses, gradients = (sum(rest, first) for first, *rest in zip(*parts, strict=True))
+        cell_loss = self._means(losses) if with_loss else None
+        return CellMeans(self._means(signals), cell_loss), 1 - self._means(errors), gradients
+
+    def _sums(self, blocks: list[_Block], progress: float, *, with_loss: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Sum errors, signals, losses ``(Y * A, 1, models)`` and gradients over some blocks."""
         n_cells = self.counts.numel()
         errors, signals, losses = torch.zeros(3, n_cells, 1, self.models)
         gradients = torch.zeros(n_cells, *self.W.shape)
-        for block in self.blocks:
+        for block in blocks:
             logits = block.X @ self.W
             wrong = self.loss.wrong(logits, block.y)
             signal, slope = self.loss.signal_and_slope(logits, block.y, wrong, progress)
             loss = self.loss.cross_entropy(logits, block.y) if with_loss else None
             for cell, share in block.shares:
                 errors[cell].addmm_(share[None], wrong)
-                if signal is not wrong:
-                    signals[cell].addmm_(share[None], signal)
+                signals[cell].addmm_(share[None], signal)
                 if loss is not None:
                     losses[cell].addmm_(share[None], loss)
                 gradients[cell].addmm_(block.X.T, slope if block.whole else slope * share[:, None])
-        if signal is wrong:
-            signals = errors
-        cell_loss = self._means(losses) if with_loss else None
-        return CellMeans(self._means(signals), cell_loss), 1 - self._means(errors), gradients
+        return errors, signals, losses, gradients
 
     def _means(self, sums: Tensor) -> Tensor:
         """Turn sums ``(Y * A, 1, models)`` into means ``(1, P, Y, A)``."""

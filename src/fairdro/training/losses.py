@@ -53,7 +53,8 @@ class BinaryLoss:
 
     def wrong(self, logits: Tensor, y: int) -> Tensor:
         """Return the 0-1 error."""
-        return (logits <= 0 if y else logits > 0).float()
+        compare = torch.le if y else torch.gt
+        return compare(logits, 0, out=torch.empty_like(logits))
 
     def cross_entropy(self, logits: Tensor, y: int) -> Tensor:
         """Return the cross-entropy."""

@@ -1,13 +1,14 @@
-"""A deliberate number of threads: small products run slower, sometimes much slower, on several."""
+"""A deliberate number of threads: small products run slower, sometimes much slower, on several of torch's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
 
-__all__ = ["torch_threads"]
+__all__ = ["one_thread_each", "torch_threads"]
 
 
 @contextmanager
@@ -19,3 +20,10 @@ def torch_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def one_thread_each(workers: int) -> Iterator[Executor]:
+    """Give a pool of threads in each of which, and in the caller, torch computes with one."""
+    with torch_threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield pool
