@@ -14,7 +14,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: install
-	$(BIN)/fairdro bench adult compas --solvers fullbatch,minibatch --out demo
+	$(BIN)/fairdro bench adult compas --solvers fullbatch,minibatch --seeds 2 --out demo
 
 lint: install
 	$(BIN)/ruff check .

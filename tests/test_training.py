@@ -103,9 +103,10 @@ def test_loss_with_a_cell_missing_from_the_batch(vectors):
     margin = torch.expm1(wanted).log()  # softplus of it is the wanted cross-entropy
     sign = torch.where(batch.y[0] == 1, -1.0, 1.0)
     logits = torch.stack([torch.zeros(5), sign * margin], dim=-1)[None, None]
-    assert float(weighted_loss(logits, batch, torch.full((2, 2), 0.5))) == pytest.approx(case["code_mean_over_4"])
-    q = torch.tensor(vectors["P_fairdro_step"]["q_g_y"]).T
-    assert float(weighted_loss(logits, batch, q)) == pytest.approx(vectors["P_fairdro_step"]["loss"])
+    uniform = torch.full((1, 1, 2, 2), 0.5)
+    assert float(weighted_loss(logits, batch.y, batch.averaging, uniform)) == pytest.approx(case["code_mean_over_4"])
+    q = torch.tensor(vectors["P_fairdro_step"]["q_g_y"]).T[None, None]
+    assert float(weighted_loss(logits, batch.y, batch.averaging, q)) == pytest.approx(vectors["P_fairdro_step"]["loss"])
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -234,6 +234,12 @@ class Cells:
         """Samples per cell ``(..., Y, A)``, by weight and share."""
         return self._by_cell(self.indicator.sum(-2, dtype=torch.float64))
 
+    @property
+    def averaging(self) -> Tensor:
+        """Matrix ``(..., N, Y * A)`` that turns values into cell means, ``values @ averaging``; zero for empty cells."""
+        counts = self.counts.flatten(-2)[..., None, :]
+        return self.indicator / counts.where(counts > 0, 1).to(self.indicator.dtype)
+
     def take(self, rows: Tensor) -> Cells:
         """Cells of the samples at ``rows``, an index of any shape ``(..., B)``; only for flat ``y`` of shape (N,)."""
         part = Cells(

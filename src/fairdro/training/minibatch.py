@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fairdro.cells import Cells, CellTotals, take_rows
+from fairdro.cells import Cells, take_rows
 from fairdro.errors import InputError
 from fairdro.methods import CellMeans, Method, Task
 from fairdro.models import ModelBank, get_model
@@ -73,8 +73,10 @@ def train_minibatch(
     with torch_threads(1):
         for epoch in range(epochs):
             weights = method.weights(state)
-            for rows in torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1):
-                loss = weighted_loss(bank(take_rows(X, rows)), cells.take(rows), weights)
+            rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
+            epoch_cells = cells.take(rows)
+            for batch, y, averaging in zip(rows, epoch_cells.y, epoch_cells.averaging, strict=True):
+                loss = weighted_loss(bank(take_rows(X, batch)), y, averaging, weights)
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
@@ -92,20 +94,19 @@ def train_minibatch(
     return trained
 
 
-def weighted_loss(logits: Tensor, batch: Cells, weights: Tensor) -> Tensor:
+def weighted_loss(logits: Tensor, y: Tensor, averaging: Tensor, weights: Tensor) -> Tensor:
     """Mean over classes of the weighted cell losses, summed over the bank, whose models do not share parameters.
 
-    A cell without samples in the batch adds nothing.
+    Parameters
+    ----------
+    logits : Tensor of shape (S, P, B, Y)
+    y : Tensor of int64, shape (S, B)
+    averaging : Tensor of shape (S, B, Y * A)
+        :attr:`Cells.averaging` of the batches; a cell without samples in the batch adds nothing.
+    weights : Tensor of shape (S, P, Y, A)
     """
-    totals = batch_totals(cross_entropy(logits, batch.y), batch)
-    means = totals.sums / totals.counts.where(totals.counts > 0, 1).to(totals.sums.dtype)
-    return (weights.to(means.dtype) * means).sum() / batch.n_classes
-
-
-def batch_totals(values: Tensor, batch: Cells) -> CellTotals:
-    """Cell totals of values ``(S, P, B)`` for batches ``(S, B)`` that the P points share."""
-    totals = batch.totals(values)
-    return CellTotals(totals.sums, totals.counts[:, None])
+    means = cross_entropy(logits, y) @ averaging
+    return (weights.flatten(-2).to(means.dtype) * means).sum() / logits.shape[-1]
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
