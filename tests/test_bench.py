@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fairdro.bench import BenchPlan, run_bench, write_outputs
-from fairdro.bench.tables import over_seeds, paper_results, select, to_markdown
+from fairdro.bench.tables import how_chosen, over_seeds, paper_results, select, to_markdown
 from fairdro.errors import InputError
 
 COLUMNS = [
@@ -50,7 +50,7 @@ def test_the_command_leaves_results_table_and_pictures(out):
 def test_results_are_the_same_again(out, tmp_path):
     again = run_bench(BenchPlan(datasets=["compas"], points=6), tmp_path)
     before = pd.read_csv(out / "results.csv")
-    pd.testing.assert_frame_equal(again.drop(columns="seconds"), before.drop(columns="seconds"))
+    pd.testing.assert_frame_equal(again.drop(columns="seconds"), before.drop(columns="seconds"), check_exact=True)
 
 
 def test_fairdro_lowers_dca_on_compas(out):
@@ -69,6 +69,9 @@ def test_validated_protocol_chooses_on_the_validation_part(tmp_path):
     eligible = points[points["validation_accuracy"] >= limit]
     assert chosen["validation_dca"] == eligible["validation_dca"].min()
     write_outputs(results, tmp_path)
+    table = (tmp_path / "table.md").read_text()
+    assert "chosen on the validation part" in table
+    assert "5.20" not in table  # the paper's figures belong to its own protocol and split
 
 
 def test_minibatch_bank_has_a_row_per_seed_and_point(tmp_path):
@@ -76,7 +79,7 @@ def test_minibatch_bank_has_a_row_per_seed_and_point(tmp_path):
     results = run_bench(plan, tmp_path)
     assert results.groupby("seed").size().tolist() == [2, 2]
     assert over_seeds(results)["seeds"].tolist() == [2, 2]
-    assert select(results)["reference"].tolist() == ["most accurate point"]
+    assert "95 % of the best accuracy" in how_chosen(results)
 
 
 def test_paper_results_are_the_papers():
@@ -94,6 +97,16 @@ def test_diverged_models_are_never_chosen(out):
     assert "compas" in to_markdown(chosen)
 
 
+def test_a_method_without_an_eligible_point_has_an_empty_row(out, tmp_path):
+    results = pd.read_csv(out / "results.csv")
+    results.loc[results["method"] == "fairdro", "accuracy"] = 0.2
+    write_outputs(results, tmp_path)
+    assert "| compas | fairdro | fullbatch | no point keeps enough accuracy |" in (tmp_path / "table.md").read_text()
+    results["diverged"] = True
+    write_outputs(results, tmp_path)
+    assert (tmp_path / "table.md").read_text().count("no point keeps enough accuracy") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -104,9 +117,11 @@ def test_diverged_models_are_never_chosen(out):
         (["bench", "adult", "--model", "tree"], "There is no model named 'tree'"),
         (["bench", "adult", "--model", "mlp"], "The full-batch solver trains linear models only"),
         (["bench", "adult", "--protocol", "best"], "There is no protocol named 'best'"),
-        (["bench", "adult", "--points", "0"], "points must be at least 1, got 0"),
-        (["bench", "adult", "--split", "-1"], "split must be at least 0"),
-        (["bench", "adult", "--out", str(Path(__file__) / "x")], "Cannot make the folder"),
+        (["bench", "adult", "--points", "0"], "points must lie between 1 and 1000, got 0"),
+        (["bench", "adult", "--split", "-1"], "split must lie between 0 and 4294967295, got -1"),
+        (["bench", "adult", "--out", str(Path(__file__) / "x")], "Cannot write results into"),
+        (["bench", "compas", "compas"], "A dataset is named twice"),
+        (["bench", "adult", "--split", "99999999999"], "split must lie between"),
         (["list", "[bold]"], "[bold]"),
     ],
 )
@@ -116,6 +131,13 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_2(arguments, sentence):
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_results_file_that_cannot_be_written_is_found_before_training(tmp_path):
+    (tmp_path / "results.csv").mkdir()
+    done = fairdro("bench", "adult", "--out", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "it is a folder" in done.stderr
 
 
 def test_list():

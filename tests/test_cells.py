@@ -11,7 +11,7 @@ import torch.multiprocessing as mp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairdro.cells import Cells, CellTotals, Groups, encode_classes, encode_groups, encode_labels
+from fairdro.cells import Cells, CellTotals, Groups, encode_groups, encode_labels
 from fairdro.errors import InputError
 
 
@@ -26,6 +26,8 @@ from fairdro.errors import InputError
         (pd.Series(["b", "a", "b"], dtype="category"), ["a", "b"]),
         (np.array(["b", "a", "b"]), ["a", "b"]),
         (pl.Series(["b", "a", "b"]), ["a", "b"]),
+        (torch.tensor([3, 1, 3]), [1, 3]),
+        (pd.DataFrame({"y": ["b", "a", "b"]}), ["a", "b"]),
     ],
 )
 def test_labels_of_any_hashable_kind(labels, expected):
@@ -48,6 +50,9 @@ def test_several_columns_make_a_group_per_combination_that_occurs():
     assert encode_groups(pl.from_pandas(table)).names == groups.names
     assert encode_groups({"sex": table["sex"], "race": table["race"]}).names == groups.names
     assert encode_groups(table.to_numpy()).names == groups.names
+    assert encode_groups([table["sex"], table["race"]]).names == groups.names
+    assert encode_groups([table["sex"].to_numpy(), table["race"].to_numpy()]).names == groups.names
+    assert encode_groups(table.to_numpy().tolist()).names == groups.names
 
 
 def test_one_column_of_any_container():
@@ -61,20 +66,34 @@ def test_rows_that_sum_to_one_are_soft_membership():
     assert groups.soft
     assert groups.names == ["black", "white"]
     assert not encode_groups(pd.DataFrame({"a": [0, 1], "b": [1, 0]})).soft
-    assert not encode_groups(np.array([[0.5, 0.9], [1.0, 0.0]])).soft
+    assert not encode_groups(np.array([[2.0, 1.0], [1.0, 0.0]])).soft
+    rounded = encode_groups(np.array([[0.3333, 0.6666], [1.0, 0.0]], dtype=np.float16))
+    np.testing.assert_allclose(rounded.values.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: encode_classes([1, 1, 1]), "one class only"),
-        (lambda: encode_classes([]), "y is empty"),
-        (lambda: encode_classes(["a", None, "b"]), "1 missing value"),
-        (lambda: encode_classes([1.0, np.nan, 2.0]), "1 missing value"),
-        (lambda: encode_classes(np.zeros((3, 2))), "must be one column"),
+        (lambda: encode_labels([], "y"), "y is empty"),
+        (lambda: encode_labels(["a", None, "b"], "y"), r"y has missing values \(1 of 3\)"),
+        (lambda: encode_labels([1.0, np.nan, 2.0], "y"), r"y has missing values \(1 of 3\)"),
+        (lambda: encode_labels(np.zeros((3, 2)), "y"), "must be one column"),
+        (lambda: encode_labels(None, "y"), "must be a column of labels"),
+        (lambda: encode_labels("yes", "y"), "must be a column of labels"),
+        (lambda: encode_labels([{1}, {2}], "y"), "cannot be compared"),
+        (lambda: encode_groups(None), "must be a column of labels"),
+        (lambda: encode_groups("sex"), "must be a column of labels"),
+        (lambda: encode_groups({"sex": [1, 2], "race": [1]}), "equal length"),
+        (lambda: encode_groups(np.array([[0.5, 0.6], [0.2, 0.8]])), "rows sum to between 1 and 1.1"),
+        (lambda: encode_groups(np.array([[1.5, -0.5], [0.2, 0.8]])), "looks like soft membership"),
+        (lambda: encode_groups(np.array([[np.nan, 0.5], [0.2, 0.8]])), "missing values"),
+        (lambda: Cells.from_labels(np.zeros(2), Groups(np.zeros(2), ["a"]), n_classes=2, sample_weight=[1]), "2 rows"),
+        (lambda: Cells.from_labels(np.zeros(2), Groups(np.zeros(2), ["a"]), n_classes=2, sample_weight=[0, 0]), "all zero"),
+        (lambda: Cells.from_labels(np.zeros(1), Groups(np.zeros(1), ["a"]), n_classes=2, sample_weight=[-1]), "negative"),
+        (lambda: Cells.from_labels(np.zeros(1), Groups(np.zeros(1), ["a"]), n_classes=2, sample_weight=["x"]), "numbers"),
         (lambda: encode_groups([]), "sensitive_features is empty"),
         (lambda: encode_groups(["a", None]), "missing value"),
-        (lambda: encode_groups(np.random.default_rng(0).random(5000)), "distinct values"),
+        (lambda: encode_groups(np.random.default_rng(0).random(5000)), "5000 groups of 5000 rows"),
         (lambda: encode_groups(pd.DataFrame([[1, 2]], columns=["a", "a"])), "same name"),
         (lambda: Cells.from_labels(np.zeros(3), Groups(np.zeros(2), ["a"]), n_classes=2), "3 rows but"),
     ],
@@ -129,11 +148,24 @@ def test_sample_weight_counts_a_sample_that_many_times():
     torch.testing.assert_close(weighted.means(values), cells.take(repeated).means(values[:, repeated]), equal_nan=True)
 
 
+def test_many_cells_are_counted_without_a_dense_table():
+    sparse, values = random_cells(5, n=500, n_classes=3, n_groups=40)
+    values = torch.rand(2, 500, dtype=torch.float64)
+    dense = Cells(sparse.y, torch.nn.functional.one_hot(sparse.groups, 40).double(), n_classes=3, n_groups=40)
+    torch.testing.assert_close(sparse.means(values), dense.means(values), equal_nan=True)
+    torch.testing.assert_close(sparse.counts, dense.counts)
+    assert "indicator" not in vars(sparse)
+
+
 def test_spread_looks_up_the_cell_of_each_sample():
     cells, _ = random_cells(0)
     table = torch.rand(2, 3, 4, dtype=torch.float64)
     expected = table[:, cells.y, cells.groups]
     torch.testing.assert_close(cells.spread(table), expected)
+    weighted = Cells(cells.y, cells.groups, n_classes=3, n_groups=4, sample_weight=torch.rand(60))
+    torch.testing.assert_close(weighted.spread(table), expected)
+    soft, _ = random_cells(0, soft=True)
+    torch.testing.assert_close(soft.spread(table), (table[:, soft.y] * soft.groups).sum(-1))
 
 
 def test_an_empty_cell_is_nan_and_marked_by_its_count():

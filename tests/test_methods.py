@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -90,14 +91,19 @@ def test_grids():
     assert FairDRO.sweep(20).points == 20
     assert FairDRO.sweep(20).hyperparameters(19)["rho"] == 100
     assert Scratch.sweep(20).points == 1
+    assert FairDRO(rho=np.array([1.0, 2.0])).rho == FairDRO(rho=torch.tensor([1.0, 2.0])).rho == (1.0, 2.0)
     assert LogRange(0.01, 100).grid(5) == (0.01, 0.1, 1, 10, 100)
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: FairDRO(rho=-1), "rho must be zero or a positive number"),
-        (lambda: FairDRO(rho=(1.0, math.nan)), "rho must be zero or a positive number"),
+        (lambda: FairDRO(rho=-1), "rho must be zero or a positive finite number"),
+        (lambda: FairDRO(rho=(1.0, math.nan)), "rho must be zero or a positive finite number"),
+        (lambda: FairDRO(rho="1"), "rho of fairdro must be a number or a sequence of numbers"),
+        (lambda: FairDRO(rho=None), "must be a number or a sequence"),
+        (lambda: FairDRO(rho=[]), "must be a number or a sequence"),
+        (lambda: FairDRO(rho=[[1.0]]), "must be a number or a sequence"),
         (lambda: FairDRO(uncertainty="kl"), "no uncertainty set named 'kl'"),
         (lambda: FairDRO(smoothing="exp"), "no smoothing named 'exp'"),
         (lambda: FairDRO(signal="margin"), "no signal named 'margin'"),

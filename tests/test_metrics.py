@@ -4,6 +4,7 @@ import fairlearn.metrics
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,13 @@ def test_labels_may_be_strings_and_groups_several_columns():
     assert metrics.dca(names[y], names[predicted], sensitive_features=table) == metrics.dca(
         y, predicted, sensitive_features=a
     )
+
+
+def test_tensors_and_one_row_are_fine():
+    y, predicted, a = (torch.tensor(v) for v in sample(0))
+    assert metrics.dca(y, predicted, sensitive_features=a) == metrics.dca(*sample(0)[:2], sensitive_features=sample(0)[2])
+    one = pd.DataFrame({"y": [1]})
+    assert metrics.balanced_accuracy(one, one, sensitive_features=["f"]) == 1
 
 
 def test_soft_groups_with_certain_membership_equal_hard_groups():
@@ -135,6 +143,9 @@ def test_same_seed_same_intervals():
         (lambda: group_report([0, 1], [0, 1], sensitive_features=[0, 1], level=2), "between 0 and 1"),
         (lambda: confusion([0, 1], [0, 1], sensitive_features=[0, 1]).metric("dcaa"), "no metric named 'dcaa'"),
         (lambda: group_report([0, 1], [0, 1], sensitive_features=np.eye(2)), "soft groups"),
+        (lambda: group_report([0, 1], [0, 1], sensitive_features=[0, 1], n_boot=0), "n_boot must be at least 1"),
+        (lambda: metrics.dca([0, 1], ["0", "1"], sensitive_features=[0, 1]), "bring them to one type"),
+        (lambda: metrics.dca([0, 1], [0, 1], sensitive_features=[0, 1], sample_weight=[1, np.nan]), "finite numbers"),
     ],
 )
 def test_bad_input_is_one_sentence(call, sentence):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairdro.errors import InputError
+from fairdro.metrics import METRICS
 from fairdro.uncertainty import ChiSquareBall, Simplex
 
 loss_values = st.floats(0, 1, allow_subnormal=False).map(lambda v: round(v, 6))
@@ -91,9 +92,12 @@ def test_proposition_2_range(values, rho):
     assert q.max() <= 1 / n + reach + 1e-9
 
 
-@given(st.lists(loss_values, min_size=2, max_size=7))
-def test_proposition_1(values):
-    gap = max(values) - min(values)
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=7))
+def test_proposition_1(wrong):
+    """On real counts: the gap in accuracy of a class lies between sqrt(2 Var) and A sqrt(2 Var) of the 0-1 losses."""
+    counts = np.array([[[50 - w, w] for w in wrong], [[0, 50] for _ in wrong]], dtype=float)  # class 1 has no gap
+    gap = 2 * METRICS["dca"](counts)
+    values = np.array(wrong) / 50
     deviation = math.sqrt(2 * np.var(values))
     assert deviation <= gap + 1e-12
     assert gap <= len(values) * deviation + 1e-12
@@ -166,6 +170,21 @@ def test_batched_radii_equal_one_by_one(groups, seed):
                 torch.testing.assert_close(together[k, y], alone)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("signed", [True, False])
+def test_infinite_and_huge_losses_give_finite_weights(dtype, signed):
+    q = best([math.inf, 1.0, 2.0], 1.0, dtype, signed=signed)
+    assert q.isfinite().all()
+    assert q.argmax() == 0
+    assert best([1e30, 0.0], 0.25, dtype, signed=signed).tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_lists_arrays_and_whole_numbers_are_losses_too():
+    for values in ([0, 1, 2], np.array([0, 1, 2]), torch.tensor([0, 1, 2])):
+        assert ChiSquareBall(0.5).best_response(values).tolist() == pytest.approx(best([0.0, 1.0, 2.0], 0.5).tolist())
+        assert Simplex().best_response(values).tolist() == [0, 0, 1]
+
+
 def test_simplex_puts_all_weight_on_the_first_largest_loss():
     assert Simplex().best_response(torch.tensor([[0.2, 0.9, 0.9], [0.5, 0.1, math.nan]])).tolist() == [
         [0, 1, 0],
@@ -184,9 +203,11 @@ def test_soft_response_fades_to_uniform_as_the_groups_meet(gap, rho):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: ChiSquareBall(-1.0), "rho must be zero or a positive number"),
-        (lambda: ChiSquareBall(math.nan), "rho must be zero or a positive number"),
-        (lambda: ChiSquareBall(torch.tensor([1.0, -2.0])), "rho must be zero or a positive number"),
+        (lambda: ChiSquareBall(-1.0), "rho must be zero or a positive finite number"),
+        (lambda: ChiSquareBall("1"), "rho must be a number"),
+        (lambda: ChiSquareBall(None), "rho must be a number"),
+        (lambda: ChiSquareBall(math.nan), "rho must be zero or a positive finite number"),
+        (lambda: ChiSquareBall(torch.tensor([1.0, -2.0])), "rho must be zero or a positive finite number"),
         (lambda: ChiSquareBall(1.0, softness=-1), "softness must not be negative"),
         (lambda: ChiSquareBall(1.0, softness=0.1, signed=False), "signed ball only"),
     ],

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from fairdro.errors import InputError
 
-__all__ = ["CellTotals", "Cells", "Groups", "encode_classes", "encode_groups", "encode_labels", "take_rows"]
+__all__ = ["CellTotals", "Cells", "Groups", "as_column", "check_weights", "encode_groups", "encode_labels", "take_rows"]
 
 MAX_GROUPS = 1000
+DENSE_CELLS = 64
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,23 @@ class Groups:
         return len(self.values)
 
 
+def as_column(values: Any, what: str) -> pd.Index:
+    """Take one column of labels from a list, array, tensor, Series or one-column table of pandas, polars or pyarrow."""
+    if isinstance(values, torch.Tensor):
+        values = values.numpy(force=True)
+    if hasattr(values, "to_pandas"):
+        values = values.to_pandas()
+    if values is None or isinstance(values, str) or np.ndim(values) == 0:
+        raise InputError(f"{what} must be a column of labels, got {values!r}.")
+    if isinstance(values, pd.DataFrame | np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
+        values = np.asarray(values)[:, 0]
+    if getattr(values, "ndim", 1) != 1:
+        raise InputError(f"{what} must be one column, but its shape is {tuple(values.shape)}.")
+    if getattr(values, "dtype", None) == np.float16:
+        values = values.astype(np.float32)
+    return pd.Index(values, tupleize_cols=False)
+
+
 def encode_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Turn one column of hashable labels into integer codes and the sorted distinct labels.
 
@@ -62,31 +80,22 @@ def encode_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
     codes : ndarray of int64, shape (N,)
     labels : ndarray, shape (number of distinct labels,)
     """
-    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if getattr(values, "ndim", 1) != 1:
-        raise InputError(f"{what} must be one column, but it has shape {values.shape}.")
-    index = pd.Index(values, tupleize_cols=False)
-    if len(index) == 0:
+    column = as_column(values, what)
+    if len(column) == 0:
         raise InputError(f"{what} is empty.")
-    codes, labels = index.factorize()
+    try:
+        codes, labels = column.factorize()
+    except TypeError as error:
+        raise InputError(f"{what} holds labels that cannot be compared ({error}); use numbers or strings.") from error
     if (missing := int((codes < 0).sum())) > 0:
-        raise InputError(f"{what} has {missing} missing values; drop those rows or give them a label of their own.")
+        raise InputError(f"{what} has missing values ({missing} of {len(column)}); drop those rows or give them a label.")
     try:
         order = labels.argsort()
     except TypeError:  # labels of different types have no order of their own
         order = np.array(sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, repr(labels[i]))))
     rank = np.empty(len(labels), dtype=np.int64)
     rank[order] = np.arange(len(labels))
-    return rank[codes], labels[order].to_numpy()
-
-
-def encode_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Turn class labels into codes and classes; at least two classes are needed."""
-    codes, classes = encode_labels(y, "y")
-    if len(classes) < 2:
-        raise InputError(f"y has one class only ({classes[0]!r}); a classifier needs at least two.")
-    return codes, classes
+    return rank[codes], np.asarray(labels[order])
 
 
 def encode_groups(sensitive_features: Any) -> Groups:
@@ -94,7 +103,7 @@ def encode_groups(sensitive_features: Any) -> Groups:
 
     Parameters
     ----------
-    sensitive_features : array-like, Series, DataFrame or dict of columns
+    sensitive_features : array-like, Series, DataFrame, dict or list of columns
         One column: a group per distinct value. Several columns: a group per combination that occurs. A floating-point
         table with entries in [0, 1] whose rows sum to one: soft membership, a column per group.
 
@@ -104,20 +113,23 @@ def encode_groups(sensitive_features: Any) -> Groups:
     """
     table = _as_table(sensitive_features)
     if _is_membership(table):
-        return Groups(table.to_numpy(np.float64), [str(c) for c in table.columns])
+        shares = table.to_numpy(np.float64)
+        return Groups(shares / shares.sum(axis=1, keepdims=True), [str(c) for c in table.columns])
     columns = [encode_labels(table[c], f"sensitive feature {str(c)!r}") for c in table.columns]
-    for name, (codes, labels) in zip(table.columns, columns, strict=True):
-        if len(labels) > MAX_GROUPS and len(labels) > len(codes) ** 0.5:
-            raise InputError(
-                f"Sensitive feature {str(name)!r} has {len(labels)} distinct values; put them into bins, or pass a "
-                "membership table whose rows sum to one."
-            )
     if len(columns) == 1:
         codes, labels = columns[0]
-        return Groups(codes, [str(label) for label in labels])
-    combinations, codes = np.unique(np.column_stack([codes for codes, _ in columns]), axis=0, return_inverse=True)
-    names = [", ".join(str(columns[j][1][c]) for j, c in enumerate(row)) for row in combinations]
-    return Groups(codes.reshape(-1).astype(np.int64), names)
+        names = [str(label) for label in labels]
+    else:
+        combinations, codes = np.unique(np.column_stack([codes for codes, _ in columns]), axis=0, return_inverse=True)
+        codes = codes.reshape(-1).astype(np.int64)
+        names = [", ".join(str(columns[j][1][c]) for j, c in enumerate(row)) for row in combinations]
+    limit = max(50, min(MAX_GROUPS, len(table) // 10))
+    if len(names) > limit:
+        raise InputError(
+            f"The sensitive features make {len(names)} groups of {len(table)} rows, too many to mean anything (at most "
+            f"{limit}); put values into bins, or pass a membership table whose rows sum to one."
+        )
+    return Groups(codes, names)
 
 
 def _as_table(features: Any) -> pd.DataFrame:
@@ -125,14 +137,23 @@ def _as_table(features: Any) -> pd.DataFrame:
         features = features.to_pandas()
     if isinstance(features, torch.Tensor):
         features = features.numpy(force=True)
-    if isinstance(features, pd.DataFrame | dict):
-        table = pd.DataFrame(features)
-    elif getattr(features, "ndim", 1) == 2:
-        table = pd.DataFrame(features, columns=[f"group {j}" for j in range(features.shape[1])])
-    else:
-        name = getattr(features, "name", None)
-        label = "group" if name is None else name
-        table = pd.DataFrame({label: pd.Series(pd.Index(features, tupleize_cols=False))})
+    if isinstance(features, list | tuple) and len(features) > 0:
+        if all(isinstance(column, pd.Series | np.ndarray) and column.ndim == 1 for column in features):
+            named = [getattr(column, "name", None) for column in features]
+            features = {name or f"group {j}": np.asarray(c) for j, (name, c) in enumerate(zip(named, features, strict=True))}
+        elif all(isinstance(row, list) for row in features):
+            features = np.array(features)
+    try:
+        if isinstance(features, pd.DataFrame | dict):
+            table = pd.DataFrame(features)
+        elif getattr(features, "ndim", 1) == 2:
+            table = pd.DataFrame(features, columns=[f"group {j}" for j in range(features.shape[1])])
+        else:
+            name = getattr(features, "name", None)
+            column = as_column(features, "sensitive_features")
+            table = pd.DataFrame({"group" if name is None else name: pd.Series(column)})
+    except ValueError as error:
+        raise InputError(f"sensitive_features must be columns of equal length: {error}.") from error
     if table.shape[0] == 0 or table.shape[1] == 0:
         raise InputError("sensitive_features is empty.")
     if not table.columns.is_unique:
@@ -141,10 +162,21 @@ def _as_table(features: Any) -> pd.DataFrame:
 
 
 def _is_membership(table: pd.DataFrame) -> bool:
+    """Whether a table of several floating-point columns is soft membership; if it only looks like it, say so."""
     if table.shape[1] < 2 or not all(pd.api.types.is_float_dtype(dtype) for dtype in table.dtypes):
         return False
     shares = table.to_numpy(np.float64)
-    return bool((shares >= 0).all() and np.allclose(shares.sum(axis=1), 1, atol=1e-4))
+    if np.isnan(shares).any():
+        raise InputError("sensitive_features has missing values; drop those rows or fill them in.")
+    totals = shares.sum(axis=1)
+    if (shares >= 0).all() and np.allclose(totals, 1, atol=1e-3):
+        return True
+    if (shares % 1 != 0).any():
+        raise InputError(
+            "sensitive_features looks like soft membership, but its entries are not shares that sum to one in every row "
+            f"(rows sum to between {totals.min():.4g} and {totals.max():.4g}); normalise it, or put values into bins."
+        )
+    return False
 
 
 @dataclass(frozen=True)
@@ -173,6 +205,19 @@ class CellTotals:
 def take_rows(values: Tensor, rows: Tensor) -> Tensor:
     """Return ``values[rows]`` for rows of any shape, three times faster."""
     return values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:])
+
+
+def check_weights(sample_weight: Any, n: int) -> np.ndarray:
+    """Return sample weights as an array, or say what is wrong with them."""
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight must hold numbers: {error}.") from error
+    if weight.shape != (n,):
+        raise InputError(f"sample_weight has shape {weight.shape} but there are {n} rows.")
+    if not np.isfinite(weight).all() or (weight < 0).any() or not (weight > 0).any():
+        raise InputError("sample_weight must hold finite numbers, none negative and not all zero.")
+    return weight
 
 
 class Cells:
@@ -204,7 +249,7 @@ class Cells:
         if len(y) != len(groups):
             raise InputError(f"y has {len(y)} rows but sensitive_features has {len(groups)}.")
         membership = torch.tensor(groups.values, dtype=torch.float32 if groups.soft else torch.int64)
-        weight = None if sample_weight is None else torch.tensor(sample_weight, dtype=torch.float32)
+        weight = None if sample_weight is None else torch.tensor(check_weights(sample_weight, len(y)), dtype=torch.float32)
         codes = torch.tensor(y, dtype=torch.int64)
         return cls(codes, membership, n_classes=n_classes, n_groups=len(groups.names), sample_weight=weight)
 
@@ -232,6 +277,8 @@ class Cells:
     @cached_property
     def counts(self) -> Tensor:
         """Samples per cell ``(..., Y, A)``, by weight and share."""
+        if self._sparse:
+            return self._by_cell(self._sums(torch.ones(len(self), dtype=torch.float64)))
         return self._by_cell(self.indicator.sum(-2, dtype=torch.float64))
 
     @property
@@ -249,21 +296,40 @@ class Cells:
             n_groups=self.n_groups,
             sample_weight=None if self.sample_weight is None else take_rows(self.sample_weight, rows),
         )
-        part.indicator = take_rows(self.indicator, rows)
+        if "indicator" in self.__dict__:
+            part.indicator = take_rows(self.indicator, rows)
         return part
 
     def totals(self, values: Tensor) -> CellTotals:
         """Sums of ``values`` (..., N) over each cell, with the counts."""
-        sums = values @ self.indicator.to(values.dtype)
-        return CellTotals(self._by_cell(sums), self.counts)
+        return CellTotals(self._by_cell(self._sums(values)), self.counts)
 
     def means(self, values: Tensor) -> Tensor:
         """Mean of ``values`` (..., N) in each cell; NaN marks an empty cell."""
         return self.totals(values).means
 
     def spread(self, per_cell: Tensor) -> Tensor:
-        """Look up cell values ``(..., Y, A)`` for every sample ``(..., N)``; soft samples get their mixture."""
-        return per_cell.flatten(-2) @ self.indicator.to(per_cell.dtype).mT
+        """Look up cell values ``(..., Y, A)`` for every sample ``(..., N)``, whatever its weight.
+
+        Soft samples get their mixture. Only for flat ``y`` of shape (N,).
+        """
+        of_class = per_cell[..., self.y, :]
+        if self.soft:
+            return (of_class * self.groups.to(per_cell.dtype)).sum(-1)
+        return of_class[..., torch.arange(len(self)), self.groups]
+
+    @property
+    def _sparse(self) -> bool:
+        """Whether the indicator would be large and nearly empty."""
+        return not self.soft and self.y.dim() == 1 and self.n_classes * self.n_groups > DENSE_CELLS
+
+    def _sums(self, values: Tensor) -> Tensor:
+        if not self._sparse:
+            return values @ self.indicator.to(values.dtype)
+        if self.sample_weight is not None:
+            values = values * self.sample_weight.to(values.dtype)
+        sums = values.new_zeros(*values.shape[:-1], self.n_classes * self.n_groups)
+        return sums.index_add_(-1, self.y * self.n_groups + self.groups, values)
 
     def _by_cell(self, flat: Tensor) -> Tensor:
         return flat.unflatten(-1, (self.n_classes, self.n_groups))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fairdro.bench import Bank, BenchPlan, OnStep, run_bench, write_outputs
-from fairdro.bench.tables import HEADER, display_rows
+from fairdro.bench.tables import HEADER, display_rows, how_chosen
 from fairdro.data import DATASETS
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
@@ -39,9 +40,14 @@ class Kind(StrEnum):
     models = "models"
 
 
-@app.callback()
-def _root() -> None:
+@app.callback(invoke_without_command=True)
+def _root(
+    *, version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False
+) -> None:
     """Group-fair training by classwise robust optimisation."""
+    if version:
+        console.print(f"fairdro {metadata.version('fairdro')}", highlight=False)
+        raise typer.Exit
 
 
 @app.command()
@@ -74,7 +80,7 @@ def bench(
     with _progress(len(plan.banks())) as on_bank:
         results = run_bench(plan, out, on_bank=on_bank)
     selected, files = write_outputs(results, out)
-    table = Table(*HEADER, title="Chosen by the smallest DCA that keeps 95 % of Scratch's accuracy (percent)")
+    table = Table(*HEADER, title=how_chosen(results))
     for row in display_rows(selected):
         table.add_row(*row)
     console.print(table)

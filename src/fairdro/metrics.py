@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.cells import Cells, encode_groups, encode_labels
+from fairdro.cells import Cells, as_column, encode_groups, encode_labels
 from fairdro.errors import InputError, unknown_name
 
 __all__ = [
@@ -170,6 +170,8 @@ class Confusion:
         """Resample within each cell: given the cell's size, its predictions are multinomial."""
         if not self.countable:
             raise InputError("Bootstrap intervals need whole samples; leave out sample_weight and soft groups.")
+        if n_boot < 1 or seed < 0:
+            raise InputError(f"n_boot must be at least 1 and seed not negative, got {n_boot} and {seed}.")
         sizes = self.counts.sum(-1).astype(np.int64)
         rates = np.nan_to_num(_rates(self.counts))
         rates[sizes == 0, 0] = 1.0
@@ -197,26 +199,21 @@ def confusion(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weigh
     -------
     Confusion
     """
-    y_true, y_pred = _column(y_true), _column(y_pred)
-    if len(y_true) != len(y_pred):
-        raise InputError(f"y_true has {len(y_true)} rows but y_pred has {len(y_pred)}.")
-    codes, classes = encode_labels(y_true.append(y_pred), "y_true or y_pred")
+    truth, predicted = as_column(y_true, "y_true"), as_column(y_pred, "y_pred")
+    n = len(truth)
+    if n != len(predicted):
+        raise InputError(f"y_true has {n} rows but y_pred has {len(predicted)}.")
+    if (
+        n
+        and pd.api.types.is_numeric_dtype(truth) != pd.api.types.is_numeric_dtype(predicted)
+        and truth.intersection(predicted).empty
+    ):
+        raise InputError(f"y_true holds labels like {truth[0]!r}, y_pred like {predicted[0]!r}: bring them to one type.")
+    codes, classes = encode_labels(truth.append(predicted), "y_true or y_pred")
     groups = encode_groups(sensitive_features)
-    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weight is not None and weight.shape != (len(y_true),):
-        raise InputError(f"sample_weight has shape {weight.shape} but y_true has {len(y_true)} rows.")
-    n = len(y_true)
-    cells = Cells.from_labels(codes[:n], groups, n_classes=len(classes), sample_weight=weight)
+    cells = Cells.from_labels(codes[:n], groups, n_classes=len(classes), sample_weight=sample_weight)
     counts = confusion_counts(torch.as_tensor(codes[n:]), cells)
-    return Confusion(counts, [str(c) for c in classes], groups.names, weight is None and not groups.soft)
-
-
-def _column(values: Any) -> pd.Index:
-    if hasattr(values, "to_pandas"):
-        values = values.to_pandas()
-    if isinstance(values, pd.DataFrame) or getattr(values, "ndim", 1) != 1:
-        values = np.asarray(values).squeeze()
-    return pd.Index(values, tupleize_cols=False)
+    return Confusion(counts, [str(c) for c in classes], groups.names, sample_weight is None and not groups.soft)
 
 
 def _score(name: str, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any) -> float:
@@ -237,7 +234,7 @@ def dca(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any
 
 
 def deo(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
-    """Difference of equalised odds: the gap between groups of P(prediction | class), averaged over both classes.
+    """Difference of equalised odds: the gap between groups of P(prediction | class), averaged over classes and predictions.
 
     Equal to :func:`dca` for two classes.
     """

@@ -17,6 +17,8 @@ from fairdro.errors import InputError
 
 __all__ = ["ChiSquareBall", "Simplex", "UncertaintySet"]
 
+LARGEST = 1e6  # larger losses, infinite ones among them, count as this
+
 
 class UncertaintySet(Protocol):
     """A set of weights over groups, with the best response in it."""
@@ -48,9 +50,12 @@ class ChiSquareBall:
     softness: float = 0.0
 
     def __post_init__(self) -> None:
-        rho = torch.as_tensor(self.rho)
+        try:
+            rho = torch.as_tensor(self.rho)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"rho must be a number, got {self.rho!r}.") from error
         if not bool(torch.isfinite(rho).all()) or bool((rho < 0).any()):
-            raise InputError(f"rho must be zero or a positive number, got {self.rho}.")
+            raise InputError(f"rho must be zero or a positive finite number, got {self.rho}.")
         if not self.softness >= 0:
             raise InputError(f"softness must not be negative, got {self.softness}.")
         if self.softness > 0 and not self.signed:
@@ -66,6 +71,8 @@ class ChiSquareBall:
         Equal losses give uniform weights. Non-negative, :math:`q_a \propto \max(L_a - \eta, 0)` on the ball's surface, or
         uniform on the largest losses where that is feasible.
         """
+        losses = torch.as_tensor(losses)
+        losses = (losses if losses.is_floating_point() else losses.double()).clamp(-LARGEST, LARGEST)
         rho = torch.as_tensor(self.rho, dtype=losses.dtype, device=losses.device)[..., None]
         return self._signed(losses, rho) if self.signed else _non_negative(losses, rho)
 
@@ -84,6 +91,7 @@ class Simplex:
 
     def best_response(self, losses: Tensor) -> Tensor:
         """Put all weight on the largest loss of ``losses`` (..., A); of tied losses, on the first."""
+        losses = torch.as_tensor(losses)
         present, _ = _present(losses)
         worst = losses.where(present, -torch.inf).argmax(-1)
         return torch.nn.functional.one_hot(worst, losses.shape[-1]).to(losses.dtype).where(present, 0)

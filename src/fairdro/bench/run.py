@@ -76,14 +76,20 @@ class BenchPlan:
             ("model", [self.model], list(MODELS)),
             ("protocol", [self.protocol], PROTOCOLS),
         ):
+            if len(names) != len(set(names)):
+                raise InputError(f"A {kind} is named twice: {', '.join(names)}.")
             if not names:
                 raise InputError(f"Name at least one {kind}: {', '.join(known)}.")
             for name in names:
                 if name not in known:
                     raise unknown_name(kind, name, known)
-        for kind, number, least in (("points", self.points, 1), ("seeds", self.seeds, 1), ("split", self.split, 0)):
-            if number < least:
-                raise InputError(f"{kind} must be at least {least}, got {number}.")
+        for kind, number, least, most in (
+            ("points", self.points, 1, 1000),
+            ("seeds", self.seeds, 1, 1000),
+            ("split", self.split, 0, 2**32 - 1),
+        ):
+            if not least <= number <= most:
+                raise InputError(f"{kind} must lie between {least} and {most}, got {number}.")
         if self.model != "linear" and "fullbatch" in self.solvers:
             raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
 
@@ -116,10 +122,7 @@ def run_bench(plan: BenchPlan, out: Path, *, on_bank: Callable[[Bank], OnStep] |
     DataFrame
         A row per trained model.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"Cannot make the folder {out}: {error.strerror}.") from error
+    make_writable(out)
     tables: list[pd.DataFrame] = []
     for bank in plan.banks():
         tables.append(run_bank(bank, on_bank(bank) if on_bank else None))
@@ -164,6 +167,18 @@ def _train(bank: Bank, train: Part, method: Method, on_step: OnStep | None) -> T
     if bank.solver == "fullbatch":
         return train_fullbatch(train.X, train.cells, method, on_step=on_step)
     return train_minibatch(train.X, train.cells, method, model=bank.model, seeds=bank.seeds, on_step=on_step)
+
+
+def make_writable(out: Path) -> None:
+    """Make the folder, and find out before training whether files can be written into it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / "probe", "")
+        (out / "probe").unlink()
+    except OSError as error:
+        raise InputError(f"Cannot write results into {out}: {error.strerror}.") from error
+    if (out / "results.csv").is_dir():
+        raise InputError(f"Cannot write {out / 'results.csv'}: it is a folder.")
 
 
 def write_whole(path: Path, text: str) -> None:

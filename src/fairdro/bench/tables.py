@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from fairdro.frontier import best_dca
+from fairdro.methods import get_method
 
-__all__ = ["HEADER", "display_rows", "over_seeds", "paper_results", "select", "to_markdown"]
+__all__ = ["HEADER", "display_rows", "how_chosen", "over_seeds", "paper_results", "select", "to_markdown"]
 
 KEPT_ACCURACY = 0.95
 HEADER = ["dataset", "method", "solver", "chosen", "accuracy", "DCA", "worst acc.", "paper: accuracy", "paper: DCA"]
@@ -38,18 +39,32 @@ def select(results: pd.DataFrame, *, keep: float = KEPT_ACCURACY) -> pd.DataFram
 
     The smallest mean DCA among points that keep the share ``keep`` of Scratch's mean accuracy: on the validation part where
     there is one, else on the test part as in the paper. Where Scratch is not among the methods, the most accurate point
-    stands in for it. The column ``reference`` says which.
+    stands in for it. Diverged models are not chosen; a method none of whose points is eligible has an empty row.
     """
     points = over_seeds(results)
     prefix = "validation_" if "validation_accuracy" in points else ""
     chosen = []
-    for _, bench in points[~points["diverged"]].groupby(["dataset", "model", "solver", "split"], sort=False):
-        plain = bench[bench["method"] == "scratch"]
-        reference = (plain if len(plain) else bench)[prefix + "accuracy"].max()
+    for _, bench in points.groupby(["dataset", "model", "solver", "split"], sort=False):
+        sound = bench[~bench["diverged"]]
+        plain = sound[sound["method"] == "scratch"]
+        limit = keep * (plain if len(plain) else sound)[prefix + "accuracy"].max()
         for _, curve in bench.groupby("method", sort=False):
-            index = best_dca(curve[prefix + "accuracy"], curve[prefix + "dca"], min_accuracy=keep * reference)
-            chosen.append({**curve.iloc[index], "reference": "scratch" if len(plain) else "most accurate point"})
-    return pd.DataFrame(chosen)
+            eligible = curve[~curve["diverged"] & (curve[prefix + "accuracy"] >= limit)]
+            if len(eligible):
+                index = best_dca(eligible[prefix + "accuracy"], eligible[prefix + "dca"], min_accuracy=limit)
+                chosen.append(eligible.iloc[index])
+            else:
+                empty = curve.iloc[0].copy()
+                empty[["hyperparameters", *(c for c in curve.columns if c not in POINT)]] = None
+                chosen.append(empty)
+    return pd.DataFrame(chosen).reset_index(drop=True)
+
+
+def how_chosen(results: pd.DataFrame) -> str:
+    """Say in a line how :func:`select` chose."""
+    part = "validation part" if "validation_accuracy" in results else "test part, as the paper does"
+    reference = "Scratch's accuracy" if "scratch" in set(results["method"]) else "the best accuracy"
+    return f"Smallest DCA that keeps {100 * KEPT_ACCURACY:.0f} % of {reference}, chosen on the {part} (percent)"
 
 
 def to_markdown(selected: pd.DataFrame) -> str:
@@ -65,14 +80,17 @@ def display_rows(selected: pd.DataFrame) -> list[list[str]]:
     rows = []
     row: Any
     for row in selected.itertuples():
+        names = [row.dataset, row.method, row.solver]
+        if pd.isna(row.accuracy):
+            rows.append([*names, "no point keeps enough accuracy", "", "", "", "", ""])
+            continue
         key = (row.dataset, row.method)
-        theirs = paper.loc[key] if key in paper.index else None
+        comparable = row.model == "linear" and row.protocol == "paper" and row.split == 0 and key in paper.index
+        theirs = paper.loc[key] if comparable else None
         rows.append(
             [
-                row.dataset,
-                row.method,
-                row.solver,
-                _searched(json.loads(row.hyperparameters)),
+                *names,
+                _searched(row.method, json.loads(row.hyperparameters)),
                 _percent(row.accuracy, row.accuracy_std),
                 _percent(row.dca, row.dca_std),
                 f"{100 * row.worst_accuracy:.2f}",
@@ -83,8 +101,8 @@ def display_rows(selected: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
-def _searched(hyperparameters: dict[str, object]) -> str:
-    return ", ".join(f"{k} = {v:.3g}" for k, v in hyperparameters.items() if isinstance(v, float) and k != "softness")
+def _searched(method: str, hyperparameters: dict[str, float]) -> str:
+    return ", ".join(f"{key} = {hyperparameters[key]:.3g}" for key in get_method(method).search)
 
 
 def _percent(mean: float, std: float) -> str:

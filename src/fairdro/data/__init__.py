@@ -1,6 +1,6 @@
 """Datasets, one per file, and the registry that names them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fairdro.data.adult import load_adult
 from fairdro.data.base import PROTOCOLS, Dataset, Part, Split
@@ -12,7 +12,7 @@ __all__ = ["DATASETS", "PROTOCOLS", "Dataset", "Part", "Split", "load_dataset"]
 DATASETS: dict[str, Callable[..., Dataset]] = {"adult": load_adult, "compas": load_compas}
 
 
-def load_dataset(name: str, *, sensitive: str | list[str] | None = None) -> Dataset:
+def load_dataset(name: str, *, sensitive: str | Sequence[str] | None = None) -> Dataset:
     """Load a dataset by name; nothing is downloaded.
 
     Parameters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +12,7 @@ from fairdro.data.base import Dataset, embedded_card, embedded_table, groups_fro
 CATEGORICAL = ["workclass", "education", "marital-status", "occupation", "relationship", "native-country"]
 
 
-def load_adult(sensitive: str | list[str] | None = None) -> Dataset:
+def load_adult(sensitive: str | Sequence[str] | None = None) -> Dataset:
     """Load Adult with the preprocessing of AIF360, as the paper does: 45,222 rows, 97 features.
 
     Parameters
@@ -21,12 +23,10 @@ def load_adult(sensitive: str | list[str] | None = None) -> Dataset:
     """
     table = embedded_table("adult").dropna().reset_index(drop=True)
     columns = table[["sex", "race"]].copy()
-    chosen = ["sex"] if sensitive is None else sensitive
-    groups = groups_from(columns, chosen, "adult")
+    groups, chosen = groups_from(columns, "sex" if sensitive is None else sensitive, "adult")
     y = (table["income"] == ">50K").to_numpy(np.int64)
     numeric = table.drop(columns="income").assign(
         race=(table["race"] == "White").astype(int), sex=(table["sex"] == "Male").astype(int)
     )
-    X = pd.get_dummies(numeric, columns=CATEGORICAL, prefix_sep="=", dtype=float).astype(float)
-    X = X.drop(columns=[chosen] if isinstance(chosen, str) else chosen)
+    X = pd.get_dummies(numeric, columns=CATEGORICAL, prefix_sep="=", dtype=float).astype(float).drop(columns=chosen)
     return Dataset("adult", X, y, groups.values, columns, ["<=50K", ">50K"], groups.names, embedded_card("adult"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -58,14 +58,6 @@ class Dataset:
         np.add.at(counts, (self.y, self.a), 1)
         return counts
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of features, labels and groups: what results depend on."""
-        digest = hashlib.sha256(repr((self.name, list(self.X.columns), self.class_names, self.group_names)).encode())
-        for values in (self.X.to_numpy(np.float64), self.y, self.a):
-            digest.update(np.ascontiguousarray(values).tobytes())
-        return digest.hexdigest()
-
     def split(self, protocol: str = "paper", *, seed: int = 0) -> Split:
         """Split into train, validation and test parts, with features scaled by the train part.
 
@@ -81,6 +73,8 @@ class Dataset:
         """
         if protocol not in PROTOCOLS:
             raise unknown_name("protocol", protocol, PROTOCOLS)
+        if not isinstance(seed, int) or not 0 <= seed < 2**32:
+            raise InputError(f"The seed of a split must be a whole number from 0 to 4294967295, got {seed}.")
         order = np.random.RandomState(seed).permutation(len(self))
         train, test = np.split(order, [int(0.8 * len(self))])
         if protocol == "paper":
@@ -118,15 +112,15 @@ class Split:
     test: Part
 
 
-def groups_from(sensitive: pd.DataFrame, columns: str | list[str], dataset: str) -> Groups:
-    """Make groups of the named sensitive columns: one per combination that occurs."""
+def groups_from(sensitive: pd.DataFrame, columns: str | Sequence[str], dataset: str) -> tuple[Groups, list[str]]:
+    """Make groups of the named sensitive columns, one per combination that occurs; return the names as a list too."""
     columns = [columns] if isinstance(columns, str) else list(columns)
     if not columns:
         raise InputError(f"Name at least one sensitive column of {dataset}: {', '.join(sensitive.columns)}.")
     for column in columns:
         if column not in sensitive.columns:
             raise unknown_name(f"sensitive column of {dataset}", column, list(sensitive.columns))
-    return encode_groups(sensitive[columns])
+    return encode_groups(sensitive[columns]), columns
 
 
 def embedded_table(name: str) -> pd.DataFrame:

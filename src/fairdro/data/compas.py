@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -11,7 +13,7 @@ from fairdro.data.base import Dataset, embedded_card, embedded_table, groups_fro
 CATEGORICAL = ["age_cat", "c_charge_degree", "c_charge_desc"]
 
 
-def load_compas(sensitive: str | list[str] | None = None) -> Dataset:
+def load_compas(sensitive: str | Sequence[str] | None = None) -> Dataset:
     """Load COMPAS with the preprocessing of AIF360, as the paper does: 6,167 rows, 400 features.
 
     Parameters
@@ -25,10 +27,9 @@ def load_compas(sensitive: str | list[str] | None = None) -> Dataset:
     columns = table[["sex", "race"]].copy()
     caucasian = (table["race"] == "Caucasian").to_numpy(np.int64)
     if sensitive is None:
-        chosen, groups = ["race"], Groups(caucasian, ["Non-Caucasian", "Caucasian"])
+        groups, chosen = Groups(caucasian, ["Non-Caucasian", "Caucasian"]), ["race"]
     else:
-        chosen = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-        groups = groups_from(columns, chosen, "compas")
+        groups, chosen = groups_from(columns, sensitive, "compas")
     y = table["two_year_recid"].to_numpy(np.int64)
     numeric = table.drop(columns="two_year_recid").assign(sex=(table["sex"] == "Female").astype(int), race=caucasian)
     X = pd.get_dummies(numeric, columns=CATEGORICAL, prefix_sep="=", dtype=float).astype(float).drop(columns=chosen)

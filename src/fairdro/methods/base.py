@@ -110,10 +110,7 @@ class Method:
 
     def __post_init__(self) -> None:
         for key in self.search:
-            value = getattr(self, key)
-            if isinstance(value, Tensor):
-                value = value.tolist()
-            object.__setattr__(self, key, tuple(float(v) for v in value) if isinstance(value, Sequence) else float(value))
+            object.__setattr__(self, key, _numbers(getattr(self, key), f"{key} of {self.name}"))
         if len({len(v) for v in self._swept().values()}) > 1:
             raise InputError(f"The hyperparameters of {self.name} have different numbers of values: {self._swept()}.")
 
@@ -160,6 +157,17 @@ class Method:
             ``t / T``: the number of this update, from 0, over their number.
         """
         return state
+
+
+def _numbers(value: Any, what: str) -> float | tuple[float, ...]:
+    """Take one number, or several, from anything that holds them."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim > 1 or array.size == 0 or value is None or isinstance(value, str):
+        raise InputError(f"{what} must be a number or a sequence of numbers, got {value!r}.")
+    return tuple(array.tolist()) if array.ndim else float(array)
 
 
 def uniform(counts: Tensor, *, classwise: bool = True) -> Tensor:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from fairdro.methods import CellMeans, Method, State, Task
 from fairdro.models import LinearBank
 from fairdro.training.losses import INNER_LOSSES, BinaryLoss, InnerLoss, MulticlassLoss
 from fairdro.training.threads import one_thread_each
-from fairdro.training.trained import History, TrainedBank, check_training_data
+from fairdro.training.trained import History, TrainedBank, check_training_data, ran_away
 
 __all__ = ["train_fullbatch"]
 
@@ -31,7 +32,6 @@ SHARDS = 8  # always this many partial sums, added in order: the number of threa
 TAIL = 0.2
 BETAS = (0.7, 0.99)  # less momentum than usual: the weights answer each step, and delay makes them swing
 EPSILON = 1e-5  # gradients below are rounding errors, which Adam would otherwise blow up
-RUNAWAY_LOSS = 10.0  # in units of a blind guess
 
 # Kernels round the last few numbers of an array, and narrow products, in another way than the rest. Blocks and models are
 # therefore padded with zeros to these multiples: then no result depends on how many models are trained side by side.
@@ -40,7 +40,7 @@ MIN_COLUMNS = 16
 
 
 def train_fullbatch(
-    X: Tensor,
+    X: Any,
     cells: Cells,
     method: Method,
     *,
@@ -55,7 +55,7 @@ def train_fullbatch(
 
     Parameters
     ----------
-    X : Tensor of shape (N, D)
+    X : Tensor, array or DataFrame of shape (N, D)
         Features of similar scale, e.g. standardised.
     cells : Cells
     method : Method
@@ -78,13 +78,14 @@ def train_fullbatch(
     Warns
     -----
     RuntimeWarning
-        If the loss of a cell ran away, which negative weights can cause, or a model was still moving at the end.
+        If there is one group only or a cell is empty, if the loss of a cell ran away, which negative weights can cause, or
+        if a model was still moving at the end.
     """
-    check_training_data(X, cells)
+    X = check_training_data(X, cells)
     if inner not in INNER_LOSSES:
         raise unknown_name("inner loss", inner, INNER_LOSSES)
-    if steps < 1 or not lr > 0:
-        raise InputError(f"steps and lr must be positive, got {steps} and {lr}.")
+    if not isinstance(steps, int) or steps < 1 or not lr > 0:
+        raise InputError(f"steps must be a positive whole number and lr positive, got {steps} and {lr}.")
     start = time.perf_counter()
     with one_thread_each(torch.get_num_threads()) as pool:
         solver = _Solver(X, cells, method, inner=inner, pool=pool)
@@ -257,10 +258,8 @@ class _Solver:
         return columns.unflatten(-1, (self.models, self.loss.outputs))
 
     def diverged(self) -> Tensor:
-        """Models that overflowed, or with a cell whose mean cross-entropy is far beyond a blind guess."""
+        """Models that overflowed or whose loss ran away."""
         means, _, _ = self.sweep(1.0, with_loss=True)
         assert means.loss is not None  # noqa: S101 - asked for above
-        blind = torch.tensor(float(self.counts.shape[0])).log()
-        sound = (means.loss < RUNAWAY_LOSS * blind) | (self.counts == 0)
         overflowed = self._per_model(self.overflowed).any(-1)[: self.method.points]
-        return ~sound.flatten(2).all(-1) | overflowed
+        return ran_away(means.loss, self.counts) | overflowed

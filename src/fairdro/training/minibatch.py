@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,13 +16,13 @@ from fairdro.models import ModelBank, get_model
 from fairdro.seeding import generator
 from fairdro.training.sampling import draw_epoch
 from fairdro.training.threads import torch_threads
-from fairdro.training.trained import ROWS_PER_CHUNK, History, TrainedBank, check_training_data
+from fairdro.training.trained import ROWS_PER_CHUNK, History, TrainedBank, check_training_data, ran_away
 
 __all__ = ["train_minibatch"]
 
 
 def train_minibatch(
-    X: Tensor,
+    X: Any,
     cells: Cells,
     method: Method,
     *,
@@ -41,7 +42,7 @@ def train_minibatch(
 
     Parameters
     ----------
-    X : Tensor of shape (N, D)
+    X : Tensor, array or DataFrame of shape (N, D)
         Standardised features.
     cells : Cells
     method : Method
@@ -60,9 +61,14 @@ def train_minibatch(
     -------
     TrainedBank
     """
-    check_training_data(X, cells)
-    if epochs < 1 or batch_size < 1 or not lr > 0:
-        raise InputError(f"epochs, batch_size and lr must be positive, got {epochs}, {batch_size} and {lr}.")
+    X = check_training_data(X, cells)
+    seeds = tuple(seeds) if isinstance(seeds, Iterable) else ()
+    if not seeds:
+        raise InputError("seeds must be a sequence of at least one whole number, for example (0,).")
+    if not (isinstance(epochs, int) and isinstance(batch_size, int)) or epochs < 1 or batch_size < 1:
+        raise InputError(f"epochs and batch_size must be positive whole numbers, got {epochs} and {batch_size}.")
+    if not lr > 0 or not weight_decay >= 0:
+        raise InputError(f"lr must be positive and weight_decay not negative, got {lr} and {weight_decay}.")
     start = time.perf_counter()
     bank = get_model(model)(X.shape[1], cells.n_classes, seeds=seeds, points=method.points)
     optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
@@ -70,9 +76,11 @@ def train_minibatch(
     streams = [generator(seed, "batches") for seed in seeds]
     state = method.begin(Task(cells.counts, bank.bank))
     weights_seen, accuracy_seen = [], []
+    overflowed = torch.zeros(bank.bank, dtype=torch.bool)
     with torch_threads(1):
         for epoch in range(epochs):
             weights = method.weights(state)
+            before = [p.detach().clone() for p in bank.parameters()]
             rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
             epoch_cells = cells.take(rows)
             for batch, y, averaging in zip(rows, epoch_cells.y, epoch_cells.averaging, strict=True):
@@ -81,17 +89,30 @@ def train_minibatch(
                 loss.backward()
                 optimiser.step()
             schedule.step()
+            overflowed |= restore_overflowed(bank, before)
             means = training_means(bank, X, cells, with_loss=method.needs_loss)
             state = method.update(state, means, epoch / epochs)
             weights_seen.append(weights)
             accuracy_seen.append(1 - means.error)
             if on_step is not None:
                 on_step(epoch + 1, epochs)
+        final = training_means(bank, X, cells, with_loss=True)
+    assert final.loss is not None  # noqa: S101 - asked for above
+    diverged = overflowed | ran_away(final.loss, cells.counts)
     history = History(torch.stack(weights_seen), torch.stack(accuracy_seen))
-    diverged = ~torch.stack([p.detach().isfinite().flatten(2).all(-1) for p in bank.parameters()]).all(0)
     trained = TrainedBank(bank, method, state, history, diverged, time.perf_counter() - start)
     trained.warn_if_diverged()
     return trained
+
+
+@torch.no_grad()
+def restore_overflowed(bank: ModelBank, before: list[Tensor]) -> Tensor:
+    """Put models that left the finite numbers back to where they were; return which, ``(S, P)``."""
+    finite = torch.stack([p.isfinite().flatten(2).all(-1) for p in bank.parameters()]).all(0)
+    if not bool(finite.all()):
+        for parameter, old in zip(bank.parameters(), before, strict=True):
+            parameter[~finite] = old[~finite]
+    return ~finite
 
 
 def weighted_loss(logits: Tensor, y: Tensor, averaging: Tensor, weights: Tensor) -> Tensor:

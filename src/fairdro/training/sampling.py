@@ -22,8 +22,8 @@ def draw_epoch(cells: Cells, batch_size: int, sampling: str, rng: torch.Generato
     batch_size : int
     sampling : {"equal", "weighted", "uniform"}
         Equal: the same number from every non-empty cell in every batch, each cell gone through in random order again and
-        again (paper, Algorithm 1). Weighted: with replacement, every cell equally likely (the authors' code, and the only
-        balanced way for soft groups). Uniform: a shuffle.
+        again (paper, Algorithm 1). Weighted: with replacement, every cell equally likely (the authors' code). Uniform: a
+        shuffle. Soft groups are always drawn uniformly: where cells share samples, other rates would shift their means.
     rng : torch.Generator
 
     Returns
@@ -34,27 +34,25 @@ def draw_epoch(cells: Cells, batch_size: int, sampling: str, rng: torch.Generato
     """
     n = len(cells)
     batches = max(n // batch_size, 1)
-    if sampling == "uniform":
+    if sampling not in SAMPLING:
+        raise unknown_name("sampling", sampling, SAMPLING)
+    if sampling == "uniform" or cells.soft:
         rows = min(batch_size, n)
         return torch.randperm(n, generator=rng)[: batches * rows].view(batches, rows)
-    if sampling == "weighted" or (sampling == "equal" and cells.soft):
-        return _weighted(cells, (batches, batch_size), rng)
-    if sampling == "equal":
-        return _equal(cells, batches, batch_size, rng)
-    raise unknown_name("sampling", sampling, SAMPLING)
-
-
-def _weighted(cells: Cells, shape: tuple[int, int], rng: torch.Generator) -> Tensor:
-    present = cells.counts > 0
-    per_sample = cells.spread(present / cells.counts.where(present, 1))
-    cumulative = per_sample.cumsum(0)
-    draws = torch.rand(shape, generator=rng, dtype=torch.float64) * cumulative[-1]
-    return torch.searchsorted(cumulative, draws, right=True).clamp(max=len(cells) - 1)
-
-
-def _equal(cells: Cells, batches: int, batch_size: int, rng: torch.Generator) -> Tensor:
     cell = cells.y * cells.n_groups + cells.groups
-    members = [rows for c in range(cells.n_classes * cells.n_groups) if len(rows := (cell == c).nonzero()[:, 0])]
+    if sampling == "weighted":
+        return _weighted(cell, (batches, batch_size), rng)
+    return _equal(cell, batches, batch_size, rng)
+
+
+def _weighted(cell: Tensor, shape: tuple[int, int], rng: torch.Generator) -> Tensor:
+    cumulative = (1 / cell.bincount().double())[cell].cumsum(0)
+    draws = torch.rand(shape, generator=rng, dtype=torch.float64) * cumulative[-1]
+    return torch.searchsorted(cumulative, draws, right=True).clamp(max=len(cell) - 1)
+
+
+def _equal(cell: Tensor, batches: int, batch_size: int, rng: torch.Generator) -> Tensor:
+    members = cell.argsort(stable=True).split(cell.unique(return_counts=True)[1].tolist())
     share = batch_size // len(members)
     if share == 0:
         raise InputError(f"A batch of {batch_size} cannot hold a sample of each of {len(members)} cells; enlarge it.")

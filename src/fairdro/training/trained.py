@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,10 +16,11 @@ from fairdro.errors import InputError
 from fairdro.methods import Method, State
 from fairdro.models import ModelBank
 
-__all__ = ["History", "TrainedBank", "check_training_data"]
+__all__ = ["History", "TrainedBank", "as_features", "check_training_data", "ran_away"]
 
 ROWS_PER_CHUNK = 16384
 UNSETTLED = 0.05
+RUNAWAY_LOSS = 10.0
 
 
 @dataclass(frozen=True)
@@ -95,23 +99,57 @@ class TrainedBank:
             )
 
     @torch.no_grad()
-    def logits(self, X: Tensor) -> Tensor:
+    def logits(self, X: Any) -> Tensor:
         """Return logits ``(S, P, N, Y)`` for rows ``(N, D)``."""
-        return torch.cat([self.model(rows) for rows in X.split(ROWS_PER_CHUNK)], dim=2)
+        return torch.cat([self.model(rows) for rows in self._features(X).split(ROWS_PER_CHUNK)], dim=2)
 
     @torch.no_grad()
-    def predict(self, X: Tensor) -> Tensor:
+    def predict(self, X: Any) -> Tensor:
         """Return class codes ``(S, P, N)`` for rows ``(N, D)``."""
-        return torch.cat([self.model(rows).argmax(-1) for rows in X.split(ROWS_PER_CHUNK)], dim=2)
+        return torch.cat([self.model(rows).argmax(-1) for rows in self._features(X).split(ROWS_PER_CHUNK)], dim=2)
+
+    def _features(self, X: Any) -> Tensor:
+        features = as_features(X)
+        if features.shape[1] != self.model.n_features:
+            raise InputError(f"X has {features.shape[1]} columns, but the models were trained on {self.model.n_features}.")
+        return features
 
 
-def check_training_data(X: Tensor, cells: Cells) -> None:
-    """Refuse what no engine can train on, in one sentence."""
-    if X.dim() != 2 or X.shape[0] == 0 or X.shape[1] == 0:
-        raise InputError(f"X must be a table with rows and columns, but its shape is {tuple(X.shape)}.")
-    if len(X) != len(cells):
-        raise InputError(f"X has {len(X)} rows but y has {len(cells)}.")
-    if not bool(torch.isfinite(X).all()):
+def as_features(X: Any) -> Tensor:
+    """Return a table of numbers as a float tensor ``(N, D)``, or say what is wrong with it."""
+    try:
+        array = X.detach() if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"X must hold numbers only: {error}.") from error
+    if array.dim() != 2 or array.shape[0] == 0 or array.shape[1] == 0:
+        raise InputError(f"X must be a table with rows and columns, but its shape is {tuple(array.shape)}.")
+    features = array.float().contiguous()
+    if not bool(torch.isfinite(features).all()):
         raise InputError("X has missing or infinite values; fill them in or drop those rows.")
-    if int((cells.counts.sum(-1) > 0).sum()) < 2:
+    return features
+
+
+def check_training_data(X: Any, cells: Cells) -> Tensor:
+    """Return the features, refuse what no engine can train on, and warn of cells that cannot be made fair."""
+    features = as_features(X)
+    if len(features) != len(cells):
+        raise InputError(f"X has {len(features)} rows but y has {len(cells)}.")
+    empty = cells.counts == 0
+    if int((~empty.all(-1)).sum()) < 2:
         raise InputError("The training rows hold one class only; a classifier needs at least two.")
+    if cells.n_groups == 1:
+        warnings.warn("There is one group only, so there is nothing to be fair between.", RuntimeWarning, stacklevel=3)
+    if bool(empty.any()):
+        named = ", ".join(f"(class {y}, group {a})" for y, a in empty.nonzero()[:5].tolist())
+        warnings.warn(
+            f"{int(empty.sum())} cells have no training rows and get no weight: {named}; their accuracy is left to chance.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return features
+
+
+def ran_away(loss: Tensor, counts: Tensor) -> Tensor:
+    """Models ``(S, P)`` with a cell whose mean cross-entropy is far beyond that of a blind guess."""
+    sound = (loss < RUNAWAY_LOSS * math.log(counts.shape[0])) | (counts == 0)
+    return ~sound.flatten(2).all(-1)
