@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairdro.errors import InputError
-from fairdro.methods import METHODS, CellMeans, FairDRO, LogRange, Scratch, Task, get_method
+from fairdro.methods import LBC, METHODS, RW, CellMeans, FairBatch, FairDRO, LogRange, Scratch, Task, get_method
 from fairdro.methods.fairdro import SMOOTHING
 
 
@@ -56,6 +56,64 @@ def test_signal_loss_responds_to_the_loss():
     cells = CellMeans(torch.tensor([[0.1, 0.3]]), torch.tensor([[0.9, 0.2]]))
     state = method.update(method.begin(Task(torch.ones(1, 2))), cells, 0.0)
     assert state["q"][0].tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize("key", ["E_rw_small", "E_rw_adult_train"])
+def test_reweighing_vectors(vectors, key):
+    counts = torch.tensor(vectors[key]["n_g_y"], dtype=torch.float64).T
+    method = RW(objective="standard")
+    weights = method.weights(method.begin(Task(counts)))
+    per_sample = weights / 2 / (counts / counts.sum())
+    assert per_sample.T.flatten().tolist() == pytest.approx(np.array(vectors[key]["kamiran"]).flatten(), abs=1e-6)
+    balanced = RW()
+    assert balanced.weights(balanced.begin(Task(counts))).sum(-1).tolist() == pytest.approx([1, 1])
+
+
+def test_label_bias_correction_vectors(vectors):
+    case = vectors["F_lbc_eta2"]
+    counts = torch.tensor(case["n_g_y"], dtype=torch.float64).T
+    method = LBC(eta=2.0)
+    state = method.begin(Task(counts))
+    assert (2 * method.weights(state)).flatten().tolist() == [0.5] * 4
+    for correct, step in zip(("correct_iter1", "correct_iter2"), case["steps"], strict=True):
+        error = 1 - torch.tensor(case[correct], dtype=torch.float64).T / counts
+        state = method.next_round(state, CellMeans(error))
+        assert state["multipliers"].T.flatten().tolist() == pytest.approx(np.array(step["mult"]).flatten(), abs=1e-6)
+        assert (2 * method.weights(state)).T.flatten().tolist() == pytest.approx(np.array(step["w"]).flatten(), abs=1e-6)
+    loss = (method.weights(state) * torch.tensor(case["cell_ce"]).T).sum() / 2
+    assert float(loss) == pytest.approx(case["bal_loss_after_iter2"], abs=1e-6)
+
+
+def test_fairbatch_vectors(vectors):
+    case = vectors["G_fairbatch_gamma0.1"]
+    counts = torch.tensor(case["n_g_y"], dtype=torch.float64).T
+    method = FairBatch(alpha=0.1, objective="standard")
+    state = method.begin(Task(counts))
+    for step in case["steps"]:
+        if "loss_y_g" in step:
+            losses = torch.tensor(step["loss_y_g"], dtype=torch.float64)
+            state = method.update(state, CellMeans(losses, losses), 0.0)
+        assert state["rates"].flatten().tolist() == pytest.approx(np.array(step["lam"]).flatten(), abs=1e-6)
+        sizes = case["B"] * method.weights(state) / 2
+        assert sizes.round().flatten().tolist() == pytest.approx(np.array(step["sizes"]).flatten(), abs=1)
+    three = case["three_groups_gamma05"]
+    losses = torch.tensor(three["loss"], dtype=torch.float64)
+    state = {"rates": torch.tensor(three["lam0"], dtype=torch.float64), "class_share": torch.ones(2, 3)}
+    moved = FairBatch(alpha=0.5).update(state, CellMeans(losses, losses), 0.0)["rates"]
+    assert moved.flatten().tolist() == pytest.approx(np.array(three["lam1"]).flatten(), abs=1e-6)
+
+
+def test_ablations_are_fairdro_with_one_switch_turned():
+    switches = {name: METHODS[name]().hyperparameters(0) for name in METHODS if issubclass(METHODS[name], FairDRO)}
+    plain = switches.pop("fairdro")
+    turned = {name: {k for k, v in values.items() if v != plain[k]} for name, values in switches.items()}
+    assert turned == {
+        "fairdro_wo_smoothing": {"smoothing"},
+        "fairdro_wo_classwise": {"classwise"},
+        "fairdro_nonnegative": {"uncertainty"},
+        "classwise_simplex": {"uncertainty"},
+        "group_dro": {"uncertainty", "classwise"},
+    }
 
 
 def test_a_bank_of_radii_equals_single_radii():

@@ -53,7 +53,9 @@ def _root(
 @app.command()
 def bench(
     datasets: Annotated[list[str], typer.Argument(help="Datasets to compare on.", show_default=False)],
-    methods: Annotated[str, typer.Option(help="Methods, separated by commas, or 'all'.")] = "all",
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas, or 'all'; `fairdro list methods`.")
+    ] = "scratch,fairdro",
     solvers: Annotated[
         str, typer.Option(help="'fullbatch' (deterministic), 'minibatch' (the paper's), or both, separated by commas.")
     ] = "fullbatch",
@@ -98,7 +100,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.", show_defaul
     }
     for name, item in registries[kind].items():
         summary = (item.__doc__ or "").strip().splitlines()[0]
-        console.print(f"{name:10} {summary}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{name:22} {summary}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _names(text: str) -> list[str]:

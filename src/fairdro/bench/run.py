@@ -60,7 +60,7 @@ class BenchPlan:
     """
 
     datasets: list[str] = field(default_factory=lambda: list(DATASETS))
-    methods: list[str] = field(default_factory=lambda: list(METHODS))
+    methods: list[str] = field(default_factory=lambda: ["scratch", "fairdro"])
     solvers: list[str] = field(default_factory=lambda: ["fullbatch"])
     model: str = "linear"
     points: int = 20

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
-from fairdro.errors import InputError
+from fairdro.errors import InputError, unknown_name
 
-__all__ = ["CellMeans", "LogRange", "Method", "Scalars", "State", "Task"]
+__all__ = ["Baseline", "CellMeans", "LogRange", "Method", "Scalars", "State", "Task"]
+
+OBJECTIVES = ["balanced", "standard"]
 
 Scalars = float | Sequence[float]
 """A hyperparameter: one value, or one per point of a bank."""
@@ -102,11 +104,14 @@ class Method:
         Hyperparameters to sweep, with the paper's range.
     stepwise : dict
         Hyperparameters that do better where the weights move at every step, as in the full-batch solver.
+    rounds : int
+        How often the engine trains in full, each time on from the last models, with a fresh optimiser and schedule.
     """
 
     name: ClassVar[str]
     search: ClassVar[dict[str, LogRange]] = {}
     stepwise: ClassVar[dict[str, Any]] = {}
+    rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         for key in self.search:
@@ -157,6 +162,34 @@ class Method:
             ``t / T``: the number of this update, from 0, over their number.
         """
         return state
+
+    def next_round(self, state: State, cells: CellMeans) -> State:
+        """Return the state for the next round of training."""
+        return state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline(Method):
+    """A rule on top of plain training, whose objective may count cells or samples the same.
+
+    Parameters
+    ----------
+    objective : {"balanced", "standard"}, default "balanced"
+        Balanced, every cell counts the same (the paper's main tables); standard, every sample (its appendix).
+    """
+
+    objective: Literal["balanced", "standard"] = "balanced"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective not in OBJECTIVES:
+            raise unknown_name("objective", self.objective, OBJECTIVES)
+
+    def plain_weights(self, task: Task) -> Tensor:
+        """Return the weights of plain training ``(Y, A)``."""
+        if self.objective == "balanced":
+            return uniform(task.counts)
+        return task.n_classes * task.counts / task.counts.sum()
 
 
 def _numbers(value: Any, what: str) -> float | tuple[float, ...]:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
-from fairdro.errors import unknown_name
-from fairdro.methods.base import Method, State, Task, uniform
-
-OBJECTIVES = ["balanced", "standard"]
+from fairdro.methods.base import Baseline, State, Task
 
 
 @dataclass(frozen=True)
-class Scratch(Method):
+class Scratch(Baseline):
     r"""Empirical risk minimisation, the baseline of every comparison.
 
-    Balanced, every cell counts the same: :math:`\frac{1}{|Y||A|} \sum_{y,a} L_{y,a}` (the paper's main tables). Standard,
-    every sample counts the same.
+    Balanced: :math:`\frac{1}{|Y||A|} \sum_{y,a} L_{y,a}`. Standard: the mean loss of all samples.
 
     Parameters
     ----------
@@ -27,20 +23,9 @@ class Scratch(Method):
 
     name: ClassVar[str] = "scratch"
 
-    objective: Literal["balanced", "standard"] = "balanced"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.objective not in OBJECTIVES:
-            raise unknown_name("objective", self.objective, OBJECTIVES)
-
     def begin(self, task: Task) -> State:
         """Fix the weights once."""
-        if self.objective == "balanced":
-            weights = uniform(task.counts)
-        else:
-            weights = task.n_classes * task.counts / task.counts.sum()
-        return {"weights": task.per_model(weights)}
+        return {"weights": task.per_model(self.plain_weights(task))}
 
     def weights(self, state: State) -> Tensor:
         """Return the same weights always."""

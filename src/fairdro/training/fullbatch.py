@@ -173,23 +173,25 @@ class _Solver:
     def solve(self, steps: int, lr: float, on_step: Callable[[int, int], object] | None) -> tuple[State, History]:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""
         state = self.method.begin(Task(self.counts, (1, self.method.points)))
-        adam = _Adam(self.W)
         weights_seen, accuracy_seen = [], []
         tail = range(steps - max(round(TAIL * steps), 1), steps)
-        average = torch.zeros_like(self.W)
-        for step in range(steps):
-            means, accuracy, gradients = self.sweep(step / steps, with_loss=self.method.needs_loss)
-            state = self.method.update(state, means, step / steps)
-            weights = self.method.weights(state)
-            move = adam.move(self.combine(gradients, weights))
-            self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * move)
-            if step in tail:
-                average += self.W / len(tail)
-            weights_seen.append(weights)
-            accuracy_seen.append(accuracy)
-            if on_step is not None:
-                on_step(step + 1, steps)
-        self.W.copy_(average)
+        for training_round in range(self.method.rounds):
+            adam, average = _Adam(self.W), torch.zeros_like(self.W)
+            for step in range(steps):
+                means, accuracy, gradients = self.sweep(step / steps, with_loss=self.method.needs_loss)
+                state = self.method.update(state, means, step / steps)
+                weights = self.method.weights(state)
+                move = adam.move(self.combine(gradients, weights))
+                self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * move)
+                if step in tail:
+                    average += self.W / len(tail)
+                weights_seen.append(weights)
+                accuracy_seen.append(accuracy)
+                if on_step is not None:
+                    on_step(training_round * steps + step + 1, self.method.rounds * steps)
+            self.W.copy_(average)
+            if training_round + 1 < self.method.rounds:
+                state = self.method.next_round(state, CellMeans(1 - accuracy))
         return state, History(torch.stack(weights_seen), torch.stack(accuracy_seen))
 
     def step(self, move: Tensor) -> None:

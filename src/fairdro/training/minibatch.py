@@ -71,31 +71,34 @@ def train_minibatch(
         raise InputError(f"lr must be positive and weight_decay not negative, got {lr} and {weight_decay}.")
     start = time.perf_counter()
     bank = get_model(model)(X.shape[1], cells.n_classes, seeds=seeds, points=method.points)
-    optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
     streams = [generator(seed, "batches") for seed in seeds]
     state = method.begin(Task(cells.counts, bank.bank))
     weights_seen, accuracy_seen = [], []
     overflowed = torch.zeros(bank.bank, dtype=torch.bool)
     with torch_threads(1):
-        for epoch in range(epochs):
-            weights = method.weights(state)
-            before = [p.detach().clone() for p in bank.parameters()]
-            rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
-            epoch_cells = cells.take(rows)
-            for batch, y, averaging in zip(rows, epoch_cells.y, epoch_cells.averaging, strict=True):
-                loss = weighted_loss(bank(take_rows(X, batch)), y, averaging, weights)
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-            schedule.step()
-            overflowed |= restore_overflowed(bank, before)
-            means = training_means(bank, X, cells, with_loss=method.needs_loss)
-            state = method.update(state, means, epoch / epochs)
-            weights_seen.append(weights)
-            accuracy_seen.append(1 - means.error)
-            if on_step is not None:
-                on_step(epoch + 1, epochs)
+        for training_round in range(method.rounds):
+            optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
+            for epoch in range(epochs):
+                weights = method.weights(state)
+                before = [p.detach().clone() for p in bank.parameters()]
+                rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
+                epoch_cells = cells.take(rows)
+                for batch, y, averaging in zip(rows, epoch_cells.y, epoch_cells.averaging, strict=True):
+                    loss = weighted_loss(bank(take_rows(X, batch)), y, averaging, weights)
+                    optimiser.zero_grad()
+                    loss.backward()
+                    optimiser.step()
+                schedule.step()
+                overflowed |= restore_overflowed(bank, before)
+                means = training_means(bank, X, cells, with_loss=method.needs_loss)
+                state = method.update(state, means, epoch / epochs)
+                weights_seen.append(weights)
+                accuracy_seen.append(1 - means.error)
+                if on_step is not None:
+                    on_step(training_round * epochs + epoch + 1, method.rounds * epochs)
+            if training_round + 1 < method.rounds:
+                state = method.next_round(state, means)
         final = training_means(bank, X, cells, with_loss=True)
     assert final.loss is not None  # noqa: S101 - asked for above
     diverged = overflowed | ran_away(final.loss, cells.counts)

@@ -1,0 +1,73 @@
+"""Batch selection as re-weighting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fairdro.errors import InputError
+from fairdro.methods.base import Baseline, CellMeans, LogRange, Scalars, State, Task, uniform
+
+
+@dataclass(frozen=True)
+class FairBatch(Baseline):
+    r"""FairBatch for equalised odds (Roh et al., 2021), for any number of classes and groups.
+
+    :math:`\lambda^y_a` is the rate at which samples of class y are drawn from group a. After every epoch the class with the
+    largest gap between the mean losses of two groups shifts its rates to the group with the larger one:
+
+    .. math:: \lambda^y_a \leftarrow \lambda^y_a + \alpha, \quad
+              \lambda^y_{a'} \leftarrow \lambda^y_{a'} - \alpha / (|A| - 1),
+
+    cut to [0, 1] and made to sum to one. Rates are applied as weights of the cells' mean losses, which has the same expected
+    gradient as drawing at these rates and less noise, and lets models with different rates share batches.
+
+    Parameters
+    ----------
+    alpha : float or sequence of float, default 0.01
+        Step of the rates.
+    objective : {"balanced", "standard"}, default "balanced"
+        Balanced, classes count the same and rates start equal; standard, both start from the data's own.
+    """
+
+    name: ClassVar[str] = "fairbatch"
+    search: ClassVar[dict[str, LogRange]] = {"alpha": LogRange(1e-3, 1e2)}
+
+    alpha: Scalars = 0.01
+
+    @property
+    def needs_loss(self) -> bool:
+        """Rates respond to the losses."""
+        return True
+
+    def begin(self, task: Task) -> State:
+        """Start from equal rates, or from those of the data."""
+        per_class = task.counts.sum(-1, keepdim=True)
+        if self.objective == "balanced":
+            rates, share = uniform(task.counts), (per_class > 0).double()
+        else:
+            rates, share = task.counts / per_class.clamp(min=1e-12), task.n_classes * per_class / task.counts.sum()
+        return {"rates": task.per_model(rates), "class_share": task.per_model(share.expand_as(task.counts))}
+
+    def weights(self, state: State) -> Tensor:
+        """Return the rates times the share of the class."""
+        return state["class_share"] * state["rates"]
+
+    def update(self, state: State, cells: CellMeans, progress: float) -> State:
+        """Shift the rates of the class with the largest gap."""
+        if cells.loss is None:
+            raise InputError("FairBatch needs the mean loss of every cell.")
+        rates, present = state["rates"], ~cells.loss.isnan()
+        high = cells.loss.where(present, -torch.inf)
+        gap = (high.amax(-1) - cells.loss.where(present, torch.inf).amin(-1)).where(present.any(-1), -torch.inf)
+        in_class = torch.nn.functional.one_hot(gap.argmax(-1), rates.shape[-2]).bool()[..., None]
+        worst = torch.nn.functional.one_hot(high.argmax(-1), rates.shape[-1]).bool()
+        alpha = torch.tensor(self.alpha, dtype=torch.float64)[..., None, None]
+        others = (present.sum(-1, keepdim=True) - 1).clamp(min=1)
+        moved = torch.where(worst, rates + alpha, rates - alpha / others).clamp(0, 1).where(present, 0)
+        moved = moved / moved.sum(-1, keepdim=True).clamp(min=1e-12)
+        shifts = in_class & (gap > 0)[..., None]
+        return {**state, "rates": moved.where(shifts, rates)}

@@ -1,0 +1,55 @@
+"""Label bias correction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fairdro.methods.base import Baseline, CellMeans, LogRange, Scalars, State, Task
+
+
+@dataclass(frozen=True)
+class LBC(Baseline):
+    r"""Label bias correction (Jiang and Nachum, 2020): cells that do worse than their class gain weight, round after round.
+
+    Weights are those of plain training times :math:`\sigma(m_{y,a})`. After each full training, with the accuracy of a cell
+    :math:`p_{y,a}` and of its class :math:`p_y`:
+
+    .. math:: m_{y,a} \leftarrow m_{y,a} - \eta\, (p_{y,a} - p_y)
+
+    Parameters
+    ----------
+    eta : float or sequence of float, default 1
+        Step of the multipliers.
+    objective : {"balanced", "standard"}, default "balanced"
+    """
+
+    name: ClassVar[str] = "lbc"
+    search: ClassVar[dict[str, LogRange]] = {"eta": LogRange(1e-3, 1e2)}
+    rounds: ClassVar[int] = 10
+
+    eta: Scalars = 1.0
+
+    def begin(self, task: Task) -> State:
+        """Start from multipliers of zero."""
+        in_class = task.counts / task.counts.sum(-1, keepdim=True).clamp(min=1e-12)
+        return {
+            "multipliers": task.per_model(torch.zeros_like(task.counts)),
+            "plain": task.per_model(self.plain_weights(task)),
+            "in_class": task.per_model(in_class),
+        }
+
+    def weights(self, state: State) -> Tensor:
+        """Return the plain weights times the sigmoid of the multipliers."""
+        return state["plain"] * state["multipliers"].sigmoid()
+
+    def next_round(self, state: State, cells: CellMeans) -> State:
+        """Raise the multipliers of cells whose accuracy is below that of their class."""
+        accuracy = 1 - cells.error
+        of_class = (accuracy.nan_to_num(0) * state["in_class"]).sum(-1, keepdim=True)
+        violation = (accuracy - of_class).nan_to_num(0)
+        eta = torch.tensor(self.eta, dtype=torch.float64)[..., None, None]
+        return {**state, "multipliers": state["multipliers"] - eta * violation}

@@ -1,0 +1,37 @@
+"""Re-weighting before training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fairdro.methods.base import Baseline, State, Task
+
+
+@dataclass(frozen=True)
+class RW(Baseline):
+    r"""Reweighing (Kamiran and Calders, 2012): as if class and group were independent.
+
+    Every sample of a cell gets :math:`w_{y,a} = n_y n_a / (N n_{y,a})`, so the cell counts as :math:`n_y n_a / N^2`.
+    Balanced, classes count the same and within each the cell counts as :math:`n_a / N`.
+
+    Parameters
+    ----------
+    objective : {"balanced", "standard"}, default "balanced"
+    """
+
+    name: ClassVar[str] = "rw"
+
+    def begin(self, task: Task) -> State:
+        """Fix the weights once, from the counts."""
+        share = task.counts / task.counts.sum()
+        per_group = share.sum(0).expand_as(share).where(task.counts > 0, 0)
+        per_group = per_group / per_group.sum(-1, keepdim=True).clamp(min=1e-12)
+        per_class = share.sum(1, keepdim=True) * task.n_classes if self.objective == "standard" else 1
+        return {"weights": task.per_model(per_class * per_group)}
+
+    def weights(self, state: State) -> Tensor:
+        """Return the same weights always."""
+        return state["weights"]
