@@ -1,13 +1,33 @@
 """The q-update of FairDRO and its switches, against the vectors."""
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
+from fairdro.cells import Cells
 from fairdro.errors import InputError
-from fairdro.methods import LBC, METHODS, RW, CellMeans, FairBatch, FairDRO, LogRange, Scratch, Task, get_method
+from fairdro.methods import (
+    LBC,
+    METHODS,
+    RVP,
+    RW,
+    Batch,
+    CellMeans,
+    Cov,
+    FairBatch,
+    FairDRO,
+    GroupDROEG,
+    LogRange,
+    Renyi,
+    Scratch,
+    Task,
+    WithoutDRO,
+    get_method,
+)  # fmt: skip
 from fairdro.methods.fairdro import SMOOTHING
 
 
@@ -101,6 +121,81 @@ def test_fairbatch_vectors(vectors):
     state = {"rates": torch.tensor(three["lam0"], dtype=torch.float64), "class_share": torch.ones(2, 3)}
     moved = FairBatch(alpha=0.5).update(state, CellMeans(losses, losses), 0.0)["rates"]
     assert moved.flatten().tolist() == pytest.approx(np.array(three["lam1"]).flatten(), abs=1e-6)
+
+
+def batch_of(logits, y, a):
+    cells = Cells(torch.tensor(y), torch.tensor(a), n_classes=2, n_groups=2)
+    logits = torch.tensor(logits, dtype=torch.float64)
+    losses = torch.nn.functional.cross_entropy(logits, cells.y, reduction="none")
+    return Batch(logits[None], losses[None], cells.y, cells.membership.double(), cells.averaging.double())
+
+
+def batch_with_cell_losses(per_cell):
+    """One sample per cell, with the given loss."""
+    per_cell = torch.tensor(per_cell, dtype=torch.float64)  # (A, Y)
+    a, y = (v.flatten() for v in torch.meshgrid(*(torch.arange(n) for n in per_cell.shape), indexing="ij"))
+    cells = Cells(y, a, n_classes=per_cell.shape[1], n_groups=per_cell.shape[0])
+    logits = torch.zeros(1, len(y), per_cell.shape[1])
+    return Batch(logits, per_cell.flatten()[None], y, cells.membership.double(), cells.averaging.double())
+
+
+def test_rvp_and_direct_gap_vectors(vectors):
+    for case in vectors["N_rvp_direct"]:
+        batch = batch_with_cell_losses(case["L_g_y"])
+        assert float(RVP(rho=case["rho"]).penalty({}, batch)) == pytest.approx(case["rvp_paper"] - case["bal"], abs=1e-5)
+        gap = float(WithoutDRO(lam=1.0).penalty({}, batch))
+        assert gap == pytest.approx(case["direct_paper_lam1"] - case["bal"], abs=1e-5)
+
+
+def test_equal_groups_have_finite_slopes():
+    logits = torch.zeros(1, 1, 4, 2, requires_grad=True)
+    cells = Cells(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]), n_classes=2, n_groups=2)
+    losses = logits.logsumexp(-1) - logits[..., 0]
+    RVP(rho=3.0).penalty({}, Batch(logits, losses, cells.y, cells.membership, cells.averaging)).sum().backward()
+    assert logits.grad.isfinite().all()
+
+
+def test_covariance_vector(vectors):
+    case = vectors["H_cov"]
+    batch = batch_of(case["logits"], case["y"], case["a"])
+    assert float(Cov(lam=1.0).penalty({}, batch)) == pytest.approx(case["reg_total"], abs=1e-6)
+
+
+def test_renyi_vectors(vectors):
+    case = vectors["K_renyi"]
+    batch = batch_of(np.log(case["probs"]), case["y"], case["a"])
+    cells = Cells(torch.tensor(case["y"]), torch.tensor(case["a"]), n_classes=2, n_groups=2)
+    method = Renyi(lam=1.0)
+    state = method.begin(Task(cells.counts))
+    assert float(method.penalty(state, batch)) == case["W_init_reg"]
+    probabilities = cells.means(torch.tensor(case["probs"], dtype=torch.float64).T).movedim(0, -1)
+    state = method.update(state, CellMeans(cells.counts, None, probabilities), 0.0)
+    assert state["W"].flatten().tolist() == pytest.approx(np.array(case["W_updated"]).flatten(), abs=1e-6)
+    assert float(method.penalty(state, batch)) == pytest.approx(case["reg_after"], abs=1e-6)
+
+
+def test_exponentiated_gradient_vectors(vectors):
+    case = vectors["C_gdro_eg_gamma0.1"]
+    losses = np.array(case["group_loss_order_g_times_Y_plus_y"]).reshape(2, 2)
+    batch = batch_with_cell_losses(losses.tolist())
+    method = GroupDROEG(gamma=0.1)
+    state = method.begin(Task(torch.ones(2, 2)))
+    for key in ("q_after1", "q_after2"):
+        state = method.observe(state, batch)
+        assert state["q"].mT.flatten().tolist() == pytest.approx(case[key], abs=1e-6)
+
+
+def test_two_hyperparameters_make_a_grid():
+    @dataclass(frozen=True)
+    class Two(Scratch):
+        search: ClassVar[dict[str, LogRange]] = {"a": LogRange(1, 100), "b": LogRange(1, 10)}
+        a: float = 1.0
+        b: float = 1.0
+
+    method = Two.sweep(12)
+    assert method.points == 12
+    assert len(set(zip(method.a, method.b, strict=True))) == 12
+    assert (len(set(method.a)), len(set(method.b))) == (4, 3)
 
 
 def test_ablations_are_fairdro_with_one_switch_turned():

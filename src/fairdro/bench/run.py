@@ -51,7 +51,7 @@ class BenchPlan:
     datasets, methods, solvers : list of str
     model : str
     points : int
-        Hyperparameter points per method.
+        Hyperparameter points per method. A solver skips methods it cannot train.
     seeds : int
         Seeds per point with the mini-batch solver; the full-batch solver has no randomness and trains once.
     protocol : {"paper", "validated"}
@@ -90,6 +90,9 @@ class BenchPlan:
         ):
             if not least <= number <= most:
                 raise InputError(f"{kind} must lie between {least} and {most}, got {number}.")
+        for name in self.methods:
+            if not set(get_method(name).solvers()) & set(self.solvers):
+                raise InputError(f"{name} needs mini-batches; add minibatch to the solvers or leave it out.")
         if self.model != "linear" and "fullbatch" in self.solvers:
             raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
 
@@ -103,6 +106,7 @@ class BenchPlan:
                 protocol=self.protocol, split=self.split,
             )
             for dataset, solver, method in product(self.datasets, self.solvers, self.methods)
+            if solver in get_method(method).solvers()
         ]  # fmt: skip
 
 

@@ -8,30 +8,40 @@ from fairdro.methods.ablations import (
     FairDROWithoutSmoothing,
     GroupDRO,
 )
-from fairdro.methods.base import CellMeans, LogRange, Method, State, Task
+from fairdro.methods.base import Batch, CellMeans, LogRange, Method, State, Task
+from fairdro.methods.cov import Cov
 from fairdro.methods.fairbatch import FairBatch
 from fairdro.methods.fairdro import FairDRO
+from fairdro.methods.group_dro import GroupDROEG
 from fairdro.methods.lbc import LBC
+from fairdro.methods.renyi import Renyi
 from fairdro.methods.rw import RW
 from fairdro.methods.scratch import Scratch
+from fairdro.methods.variance import RVP, WithoutDRO
 
 __all__ = [
     "LBC",
     "METHODS",
+    "RVP",
     "RW",
+    "Batch",
     "CellMeans",
     "ClasswiseSimplex",
+    "Cov",
     "FairBatch",
     "FairDRO",
     "FairDRONonNegative",
     "FairDROWithoutClasswise",
     "FairDROWithoutSmoothing",
     "GroupDRO",
+    "GroupDROEG",
     "LogRange",
     "Method",
+    "Renyi",
     "Scratch",
     "State",
     "Task",
+    "WithoutDRO",
     "get_method",
 ]
 
@@ -42,12 +52,17 @@ METHODS: dict[str, type[Method]] = {
         RW,
         LBC,
         FairBatch,
+        Cov,
+        Renyi,
         FairDRO,
         FairDROWithoutSmoothing,
         FairDROWithoutClasswise,
+        WithoutDRO,
+        RVP,
         FairDRONonNegative,
         ClasswiseSimplex,
         GroupDRO,
+        GroupDROEG,
     )
 }
 

@@ -10,16 +10,19 @@ batches, and an engine never knows which method it runs.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fairdro.errors import InputError, unknown_name
 
-__all__ = ["Baseline", "CellMeans", "LogRange", "Method", "Scalars", "State", "Task"]
+__all__ = ["Baseline", "Batch", "CellMeans", "LogRange", "Method", "Scalars", "State", "Task"]
 
 OBJECTIVES = ["balanced", "standard"]
 
@@ -70,10 +73,47 @@ class CellMeans:
         0-1 error.
     loss : Tensor or None
         Training loss, computed only for a method with ``needs_loss``.
+    probabilities : Tensor or None, shape (*bank, Y, A, Y)
+        Predicted probability of every class, computed only for a method with ``needs_probabilities``.
     """
 
     error: Tensor
     loss: Tensor | None = None
+    probabilities: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a regulariser sees of a mini-batch of B samples; the bank's shape is in front of all but labels.
+
+    Attributes
+    ----------
+    logits : Tensor of shape (*bank, B, Y)
+    losses : Tensor of shape (*bank, B)
+        Cross-entropy.
+    y : Tensor of int64, shape (..., B)
+        Class codes, for every seed.
+    membership : Tensor of shape (..., B, A)
+        Share of every sample in every group.
+    averaging : Tensor of shape (..., B, Y * A)
+        Turns values into cell means, ``values @ averaging``; zero for cells without samples.
+    """
+
+    logits: Tensor
+    losses: Tensor
+    y: Tensor
+    membership: Tensor
+    averaging: Tensor
+
+    def means(self, values: Tensor) -> Tensor:
+        """Cell means ``(*bank, Y, A)`` of values ``(*bank, B)``; zero for cells without samples."""
+        return (values @ self.averaging).unflatten(-1, (self.logits.shape[-1], self.membership.shape[-1]))
+
+    @property
+    def present(self) -> Tensor:
+        """Which cells have samples, ``(..., 1, Y, A)``."""
+        shape = (1, self.logits.shape[-1], self.membership.shape[-1])
+        return (self.averaging > 0).any(-2).unflatten(-1, shape)
 
 
 @dataclass(frozen=True)
@@ -104,6 +144,14 @@ class Method:
         Hyperparameters to sweep, with the paper's range.
     stepwise : dict
         Hyperparameters that do better where the weights move at every step, as in the full-batch solver.
+    regularised : bool
+        Whether :meth:`penalty` adds to the loss; only the mini-batch engine can train such a method.
+    every_batch : bool
+        Whether :meth:`observe` moves the weights at every mini-batch; only the mini-batch engine can train such a method.
+    max_classes, max_groups : int or None
+        What the method is defined for.
+    instead : str
+        A method to use where it is not.
     rounds : int
         How often the engine trains in full, each time on from the last models, with a fresh optimiser and schedule.
     """
@@ -111,6 +159,11 @@ class Method:
     name: ClassVar[str]
     search: ClassVar[dict[str, LogRange]] = {}
     stepwise: ClassVar[dict[str, Any]] = {}
+    regularised: ClassVar[bool] = False
+    every_batch: ClassVar[bool] = False
+    max_classes: ClassVar[int | None] = None
+    max_groups: ClassVar[int | None] = None
+    instead: ClassVar[str] = "fairdro"
     rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -121,8 +174,18 @@ class Method:
 
     @classmethod
     def sweep(cls, points: int, **fixed: Any) -> Method:
-        """Return the method over its search range, other hyperparameters fixed; one with nothing to search has one point."""
-        return cls(**{key: search_range.grid(points) for key, search_range in cls.search.items()}, **fixed)
+        """Return the method over its search range, other hyperparameters fixed.
+
+        Two hyperparameters make a grid of about ``points`` in all; a method with nothing to search has one point.
+        """
+        if not cls.search:
+            return cls(**fixed)
+        side = max(round(points ** (1 / len(cls.search))), 1)
+        sizes = [side] * (len(cls.search) - 1)
+        sizes = [max(points // math.prod(sizes), 1), *sizes]
+        grids = [search_range.grid(size) for search_range, size in zip(cls.search.values(), sizes, strict=True)]
+        columns = zip(*itertools.product(*grids), strict=True)
+        return cls(**dict(zip(cls.search, columns, strict=True)), **fixed)
 
     def _swept(self) -> dict[str, tuple[float, ...]]:
         return {key: v for key in self.search if isinstance(v := getattr(self, key), tuple)}
@@ -136,6 +199,29 @@ class Method:
         """Return the values of one point of the bank, by name."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {key: v[point] if isinstance(v, tuple) else v for key, v in values.items()}
+
+    def check(self, task: Task) -> None:
+        """Refuse a task the method is not defined for, in a sentence that names another."""
+        for kind, number, most in (
+            ("classes", task.n_classes, self.max_classes),
+            ("groups", task.n_groups, self.max_groups),
+        ):
+            if most is not None and number > most:
+                raise InputError(f"{self.name} is defined for {most} {kind}, not for {number}; use {self.instead} instead.")
+
+    @classmethod
+    def solvers(cls) -> list[str]:
+        """Name the engines that can train the method."""
+        return ["minibatch"] if cls.regularised or cls.every_batch else ["fullbatch", "minibatch"]
+
+    def hyperparameter(self, key: str) -> Tensor:
+        """Return a hyperparameter as a tensor ``(P, 1, 1)``, or ``(1, 1)`` if it is one number."""
+        return torch.tensor(getattr(self, key), dtype=torch.float64)[..., None, None]
+
+    @property
+    def needs_probabilities(self) -> bool:
+        """Whether :meth:`update` reads the mean predicted probabilities of the cells."""
+        return False
 
     @property
     def needs_loss(self) -> bool:
@@ -162,6 +248,14 @@ class Method:
             ``t / T``: the number of this update, from 0, over their number.
         """
         return state
+
+    def observe(self, state: State, batch: Batch) -> State:
+        """Return the state after seeing a mini-batch, before it is trained on; only called with ``every_batch``."""
+        return state
+
+    def penalty(self, state: State, batch: Batch) -> Tensor:
+        """Return what is added to the loss of every model ``(*bank)``; only called with ``regularised``."""
+        raise NotImplementedError
 
     def next_round(self, state: State, cells: CellMeans) -> State:
         """Return the state for the next round of training."""

@@ -65,7 +65,7 @@ class FairBatch(Baseline):
         gap = (high.amax(-1) - cells.loss.where(present, torch.inf).amin(-1)).where(present.any(-1), -torch.inf)
         in_class = torch.nn.functional.one_hot(gap.argmax(-1), rates.shape[-2]).bool()[..., None]
         worst = torch.nn.functional.one_hot(high.argmax(-1), rates.shape[-1]).bool()
-        alpha = torch.tensor(self.alpha, dtype=torch.float64)[..., None, None]
+        alpha = self.hyperparameter("alpha")
         others = (present.sum(-1, keepdim=True) - 1).clamp(min=1)
         moved = torch.where(worst, rates + alpha, rates - alpha / others).clamp(0, 1).where(present, 0)
         moved = moved / moved.sum(-1, keepdim=True).clamp(min=1e-12)

@@ -51,5 +51,4 @@ class LBC(Baseline):
         accuracy = 1 - cells.error
         of_class = (accuracy.nan_to_num(0) * state["in_class"]).sum(-1, keepdim=True)
         violation = (accuracy - of_class).nan_to_num(0)
-        eta = torch.tensor(self.eta, dtype=torch.float64)[..., None, None]
-        return {**state, "multipliers": state["multipliers"] - eta * violation}
+        return {**state, "multipliers": state["multipliers"] - self.hyperparameter("eta") * violation}

@@ -86,6 +86,8 @@ def train_fullbatch(
         raise unknown_name("inner loss", inner, INNER_LOSSES)
     if not isinstance(steps, int) or steps < 1 or not lr > 0:
         raise InputError(f"steps must be a positive whole number and lr positive, got {steps} and {lr}.")
+    if "fullbatch" not in method.solvers():
+        raise InputError(f"{method.name} needs mini-batches: train it with train_minibatch, or solver minibatch.")
     start = time.perf_counter()
     with one_thread_each(torch.get_num_threads()) as pool:
         solver = _Solver(X, cells, method, inner=inner, pool=pool)
@@ -172,7 +174,9 @@ class _Solver:
 
     def solve(self, steps: int, lr: float, on_step: Callable[[int, int], object] | None) -> tuple[State, History]:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""
-        state = self.method.begin(Task(self.counts, (1, self.method.points)))
+        task = Task(self.counts, (1, self.method.points))
+        self.method.check(task)
+        state = self.method.begin(task)
         weights_seen, accuracy_seen = [], []
         tail = range(steps - max(round(TAIL * steps), 1), steps)
         for training_round in range(self.method.rounds):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairdro.cells import Cells, take_rows
+from fairdro.cells import Cells, CellTotals, take_rows
 from fairdro.errors import InputError
-from fairdro.methods import CellMeans, Method, Task
+from fairdro.methods import Batch, CellMeans, Method, Task
 from fairdro.models import ModelBank, get_model
 from fairdro.seeding import generator
 from fairdro.training.sampling import draw_epoch
@@ -62,17 +62,13 @@ def train_minibatch(
     TrainedBank
     """
     X = check_training_data(X, cells)
-    seeds = tuple(seeds) if isinstance(seeds, Iterable) else ()
-    if not seeds:
-        raise InputError("seeds must be a sequence of at least one whole number, for example (0,).")
-    if not (isinstance(epochs, int) and isinstance(batch_size, int)) or epochs < 1 or batch_size < 1:
-        raise InputError(f"epochs and batch_size must be positive whole numbers, got {epochs} and {batch_size}.")
-    if not lr > 0 or not weight_decay >= 0:
-        raise InputError(f"lr must be positive and weight_decay not negative, got {lr} and {weight_decay}.")
+    _check_options(seeds, epochs, batch_size, lr, weight_decay)
     start = time.perf_counter()
     bank = get_model(model)(X.shape[1], cells.n_classes, seeds=seeds, points=method.points)
     streams = [generator(seed, "batches") for seed in seeds]
-    state = method.begin(Task(cells.counts, bank.bank))
+    task = Task(cells.counts, bank.bank)
+    method.check(task)
+    state = method.begin(task)
     weights_seen, accuracy_seen = [], []
     overflowed = torch.zeros(bank.bank, dtype=torch.bool)
     with torch_threads(1):
@@ -84,14 +80,24 @@ def train_minibatch(
                 before = [p.detach().clone() for p in bank.parameters()]
                 rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
                 epoch_cells = cells.take(rows)
-                for batch, y, averaging in zip(rows, epoch_cells.y, epoch_cells.averaging, strict=True):
-                    loss = weighted_loss(bank(take_rows(X, batch)), y, averaging, weights)
+                parts = rows, epoch_cells.y, epoch_cells.membership, epoch_cells.averaging
+                for batch, y, membership, averaging in zip(*parts, strict=True):
+                    seen = see(bank(take_rows(X, batch)), y, membership, averaging)
+                    if method.every_batch:
+                        with torch.no_grad():
+                            state = method.observe(state, seen)
+                        weights = method.weights(state)
+                    loss = weighted_loss(seen, weights)
+                    if method.regularised:
+                        loss = loss + method.penalty(state, seen).sum()
                     optimiser.zero_grad()
                     loss.backward()
                     optimiser.step()
                 schedule.step()
                 overflowed |= restore_overflowed(bank, before)
-                means = training_means(bank, X, cells, with_loss=method.needs_loss)
+                means = training_means(
+                    bank, X, cells, with_loss=method.needs_loss, with_probabilities=method.needs_probabilities
+                )
                 state = method.update(state, means, epoch / epochs)
                 weights_seen.append(weights)
                 accuracy_seen.append(1 - means.error)
@@ -108,6 +114,15 @@ def train_minibatch(
     return trained
 
 
+def _check_options(seeds: object, epochs: int, batch_size: int, lr: float, weight_decay: float) -> None:
+    if not isinstance(seeds, Sequence) or len(seeds) == 0:
+        raise InputError("seeds must be a sequence of at least one whole number, for example (0,).")
+    if not (isinstance(epochs, int) and isinstance(batch_size, int)) or epochs < 1 or batch_size < 1:
+        raise InputError(f"epochs and batch_size must be positive whole numbers, got {epochs} and {batch_size}.")
+    if not lr > 0 or not weight_decay >= 0:
+        raise InputError(f"lr must be positive and weight_decay not negative, got {lr} and {weight_decay}.")
+
+
 @torch.no_grad()
 def restore_overflowed(bank: ModelBank, before: list[Tensor]) -> Tensor:
     """Put models that left the finite numbers back to where they were; return which, ``(S, P)``."""
@@ -118,19 +133,18 @@ def restore_overflowed(bank: ModelBank, before: list[Tensor]) -> Tensor:
     return ~finite
 
 
-def weighted_loss(logits: Tensor, y: Tensor, averaging: Tensor, weights: Tensor) -> Tensor:
+def see(logits: Tensor, y: Tensor, membership: Tensor, averaging: Tensor) -> Batch:
+    """Gather what is known of a batch: logits ``(S, P, B, Y)``, labels ``(S, B)`` and its cells."""
+    return Batch(logits, cross_entropy(logits, y), y, membership, averaging)
+
+
+def weighted_loss(batch: Batch, weights: Tensor) -> Tensor:
     """Mean over classes of the weighted cell losses, summed over the bank, whose models do not share parameters.
 
-    Parameters
-    ----------
-    logits : Tensor of shape (S, P, B, Y)
-    y : Tensor of int64, shape (S, B)
-    averaging : Tensor of shape (S, B, Y * A)
-        :attr:`Cells.averaging` of the batches; a cell without samples in the batch adds nothing.
-    weights : Tensor of shape (S, P, Y, A)
+    A cell without samples in the batch adds nothing.
     """
-    means = cross_entropy(logits, y) @ averaging
-    return (weights.flatten(-2).to(means.dtype) * means).sum() / logits.shape[-1]
+    means = batch.losses @ batch.averaging
+    return (weights.flatten(-2).to(means.dtype) * means).sum() / weights.shape[-2]
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -143,15 +157,22 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def training_means(bank: ModelBank, X: Tensor, cells: Cells, *, with_loss: bool) -> CellMeans:
-    """Cell means of 0-1 error, and of cross-entropy where asked for, over the whole training set."""
-    errors, losses = None, None
-    for rows in torch.arange(len(X)).split(ROWS_PER_CHUNK):
+def training_means(
+    bank: ModelBank, X: Tensor, cells: Cells, *, with_loss: bool, with_probabilities: bool = False
+) -> CellMeans:
+    """Cell means over the whole training set: of 0-1 error, and of cross-entropy and probabilities where asked for."""
+
+    def judge(rows: Tensor) -> dict[str, CellTotals]:
         logits, part = bank(X[rows[0] : rows[-1] + 1]), cells.take(rows)
-        error = part.totals((logits.argmax(-1) != part.y).float())
-        errors = error if errors is None else errors + error
+        totals = {"error": part.totals((logits.argmax(-1) != part.y).float())}
         if with_loss:
-            loss = part.totals(cross_entropy(logits, part.y))
-            losses = loss if losses is None else losses + loss
-    assert errors is not None  # noqa: S101 - there is at least one chunk
-    return CellMeans(errors.means.double(), None if losses is None else losses.means.double())
+            totals["loss"] = part.totals(cross_entropy(logits, part.y))
+        if with_probabilities:
+            totals["probabilities"] = part.totals(logits.softmax(-1).movedim(-1, 0))
+        return totals
+
+    first, *rest = [judge(rows) for rows in torch.arange(len(X)).split(ROWS_PER_CHUNK)]
+    means = {key: sum((other[key] for other in rest), total).means.double() for key, total in first.items()}
+    if with_probabilities:
+        means["probabilities"] = means["probabilities"].movedim(0, -1)
+    return CellMeans(**means)

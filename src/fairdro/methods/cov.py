@@ -1,0 +1,45 @@
+"""Covariance constraints as a regulariser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fairdro.methods.base import Batch, LogRange, Scalars, State
+from fairdro.methods.scratch import Scratch
+
+
+@dataclass(frozen=True)
+class Cov(Scratch):
+    r"""Covariance of group and misclassified margin (Zafar et al., 2017), for two classes.
+
+    With the margin :math:`d_i` of class 1 and membership :math:`z_i`, for false positives :math:`g_i = \min(0, -d_i)` where
+    :math:`y_i = 0`, for false negatives :math:`g_i = \min(0, d_i)` where :math:`y_i = 1`, else 0:
+
+    .. math:: \lambda \sum_{FP, FN} \sum_a \left| \frac{1}{n} \sum_i (z_{i,a} - \bar z_a)\, g_i \right|
+
+    Parameters
+    ----------
+    lam : float or sequence of float, default 1
+    objective : {"balanced", "standard"}, default "balanced"
+    """
+
+    name: ClassVar[str] = "cov"
+    search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e2)}
+    regularised: ClassVar[bool] = True
+    max_classes: ClassVar[int | None] = 2
+
+    lam: Scalars = 1.0
+
+    def penalty(self, state: State, batch: Batch) -> Tensor:
+        """Return lambda times the absolute covariances of both kinds of error with the groups."""
+        margin = batch.logits[..., 1] - batch.logits[..., 0]
+        y = batch.y.unsqueeze(-2)
+        centred = batch.membership - batch.membership.mean(-2, keepdim=True)
+        size = batch.y.shape[-1]
+        false_positive = ((-margin).clamp(max=0) * (y == 0)) @ centred / size
+        false_negative = (margin.clamp(max=0) * (y == 1)) @ centred / size
+        total = false_positive.abs().sum(-1) + false_negative.abs().sum(-1)
+        return self.hyperparameter("lam")[..., 0, 0].to(total.dtype) * total

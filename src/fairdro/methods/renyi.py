@@ -1,0 +1,73 @@
+"""Renyi correlation as a regulariser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fairdro.errors import InputError
+from fairdro.methods.base import Batch, CellMeans, LogRange, Scalars, State, Task
+from fairdro.methods.scratch import Scratch
+
+
+@dataclass(frozen=True)
+class Renyi(Scratch):
+    r"""Renyi correlation of prediction and group within each class (Baharlouei et al., 2020), for two groups.
+
+    With :math:`s_i = \pm 1` the group, :math:`p_{ik}` the predicted probabilities and :math:`W_{yk}` from the last epoch:
+
+    .. math:: \lambda \sum_y \frac{1}{n_y} \sum_{i: y_i = y} \sum_k (-W_{yk}^2 + W_{yk} s_i)\, p_{ik}, \quad
+              W_{yk} = \frac{\sum_{i: y_i = y} s_i p_{ik}}{2 \sum_{i: y_i = y} p_{ik}}
+
+    The first epoch has no regularisation: W starts at 0.
+
+    Parameters
+    ----------
+    lam : float or sequence of float, default 1
+    objective : {"balanced", "standard"}, default "balanced"
+    """
+
+    name: ClassVar[str] = "renyi"
+    search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e3)}
+    regularised: ClassVar[bool] = True
+    max_groups: ClassVar[int | None] = 2
+
+    lam: Scalars = 1.0
+
+    @property
+    def needs_probabilities(self) -> bool:
+        """W is made of the mean probabilities of the cells."""
+        return True
+
+    def begin(self, task: Task) -> State:
+        """Start from W = 0."""
+        W = torch.zeros(task.n_classes, task.n_classes)
+        return {**super().begin(task), "W": task.per_model(W), "counts": task.per_model(task.counts)}
+
+    def penalty(self, state: State, batch: Batch) -> Tensor:
+        """Return lambda times the regulariser; a class without samples in the batch adds nothing."""
+        probabilities = batch.logits.softmax(-1)
+        sign = batch.membership @ _signs(batch.membership)
+        of_class = torch.nn.functional.one_hot(batch.y, batch.logits.shape[-1]).to(probabilities.dtype)
+        share = of_class / of_class.sum(-2, keepdim=True).clamp(min=1)
+        W = state["W"].to(probabilities.dtype)
+        in_class = share.unsqueeze(-3).mT  # (..., 1, Y, B)
+        mean = in_class @ probabilities
+        signed = in_class @ (sign[..., None, :, None] * probabilities)
+        total = (-W.square() * mean + W * signed).sum((-2, -1))
+        return self.hyperparameter("lam")[..., 0, 0].to(total.dtype) * total
+
+    def update(self, state: State, cells: CellMeans, progress: float) -> State:
+        """Take W from the probabilities of the whole training set."""
+        if cells.probabilities is None:
+            raise InputError("Renyi needs the mean probabilities of every cell.")
+        sums = cells.probabilities.nan_to_num(0) * state["counts"][..., None]
+        signed = (_signs(sums)[:, None].to(sums.dtype) * sums).sum(-2)
+        return {**state, "W": signed / (2 * sums.sum(-2).clamp(min=1e-12))}
+
+
+def _signs(like: Tensor) -> Tensor:
+    return torch.tensor([-1.0, 1.0], dtype=like.dtype)

@@ -1,0 +1,67 @@
+"""FairDRO's component ablations that regularise directly instead of by weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fairdro.methods.base import Batch, LogRange, Scalars, State
+from fairdro.methods.scratch import Scratch
+
+ROOT_FLOOR = 1e-12  # keeps the slope of the root finite where groups are equal
+
+
+@dataclass(frozen=True)
+class RVP(Scratch):
+    r"""Risk variance penalisation within each class (Xie et al., 2020): Lemma 1's objective itself, on cross-entropy.
+
+    .. math:: L_{bal} + \frac{1}{|Y|} \sum_y \sqrt{\rho\, Var_a(L_{y,a})}
+
+    Parameters
+    ----------
+    rho : float or sequence of float, default 1
+    objective : {"balanced", "standard"}, default "balanced"
+    """
+
+    name: ClassVar[str] = "rvp"
+    search: ClassVar[dict[str, LogRange]] = {"rho": LogRange(1e-2, 1e2)}
+    regularised: ClassVar[bool] = True
+
+    rho: Scalars = 1.0
+
+    def penalty(self, state: State, batch: Batch) -> Tensor:
+        """Return the mean over classes of the root of rho times the variance over the groups that are there."""
+        means, present = batch.means(batch.losses), batch.present
+        number = present.sum(-1).clamp(min=1)
+        centre = (means * present).sum(-1, keepdim=True) / number[..., None]
+        variance = ((means - centre).square() * present).sum(-1) / number
+        return (self.hyperparameter("rho")[..., 0].to(means.dtype) * variance + ROOT_FLOOR).sqrt().mean(-1)
+
+
+@dataclass(frozen=True)
+class WithoutDRO(Scratch):
+    r"""FairDRO without DRO: the gap of the cells' cross-entropies as a regulariser.
+
+    .. math:: L_{bal} + \lambda \frac{1}{|Y|} \sum_y (\max_a L_{y,a} - \min_a L_{y,a})
+
+    Parameters
+    ----------
+    lam : float or sequence of float, default 1
+    objective : {"balanced", "standard"}, default "balanced"
+    """
+
+    name: ClassVar[str] = "fairdro_wo_dro"
+    search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e2)}
+    regularised: ClassVar[bool] = True
+
+    lam: Scalars = 1.0
+
+    def penalty(self, state: State, batch: Batch) -> Tensor:
+        """Return lambda times the mean over classes of the gap between the groups that are there."""
+        means, present = batch.means(batch.losses), batch.present
+        gap = means.where(present, -torch.inf).amax(-1) - means.where(present, torch.inf).amin(-1)
+        gap = gap.where(present.any(-1), 0)
+        return self.hyperparameter("lam")[..., 0, 0].to(gap.dtype) * gap.mean(-1)
