@@ -29,6 +29,7 @@ from fairdro.methods import (
     get_method,
 )  # fmt: skip
 from fairdro.methods.fairdro import SMOOTHING
+from fairdro.methods.pl import PL, stationary
 
 
 def means(*rows):
@@ -183,6 +184,45 @@ def test_exponentiated_gradient_vectors(vectors):
     for key in ("q_after1", "q_after2"):
         state = method.observe(state, batch)
         assert state["q"].mT.flatten().tolist() == pytest.approx(case[key], abs=1e-6)
+
+
+def batch_with_cell_errors(per_cell):
+    """Twenty samples per cell, of which the given share is wrong."""
+    logits, y, a = [], [], []
+    for group, rates in enumerate(per_cell):
+        for label, rate in enumerate(rates):
+            wrong = round(20 * rate)
+            predicted = [1 - label] * wrong + [label] * (20 - wrong)
+            logits += [[1.0 - p, float(p)] for p in predicted]
+            y += [label] * 20
+            a += [group] * 20
+    return batch_of(logits, y, a)
+
+
+def test_proxy_lagrangian_vectors(vectors):
+    case = vectors["M_pl_lr1"]
+    batch = batch_with_cell_errors(case["err_g_y"])
+    expected = case["correct_eps0.05"]
+    method = PL(eta=1.0, kappa=0.05)
+    state = method.begin(Task(torch.ones(2, 2)))
+    for _ in range(3):
+        state = {key: value.reshape(value.shape[-2:]) for key, value in method.observe(state, batch).items()}
+    assert stationary(state["M"]).tolist() == pytest.approx(expected["stationary_after3"], abs=1e-6)
+    assert state["M"][:, 0].tolist() == pytest.approx(expected["col0_after3"], abs=1e-6)
+
+
+def test_proxies_are_hinge_losses(vectors):
+    case = vectors["M_pl_lr1"]["multimargin"]
+    batch = batch_of(case["logits"], case["labels"], [0, 1])
+    method = PL(kappa=0.0)
+    state = method.begin(Task(torch.ones(2, 2)))
+    hinge = [torch.nn.functional.multi_margin_loss(batch.logits[0, i : i + 1], batch.y[i : i + 1]) for i in range(2)]
+    assert float(sum(hinge)) / 2 == pytest.approx(case["loss"])
+    weighted = float(method.penalty(state, batch))  # both ways of the one constraint have the same multiplier, and cancel
+    assert weighted == pytest.approx(0, abs=1e-6)
+    state["M"] = torch.zeros(5, 5, dtype=torch.float64)
+    state["M"][3] = 1  # all weight on class 1, group 0 minus group 1
+    assert float(method.penalty(state, batch)) == pytest.approx(float(hinge[0] - hinge[1]))
 
 
 def test_two_hyperparameters_make_a_grid():

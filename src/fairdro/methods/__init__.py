@@ -14,6 +14,7 @@ from fairdro.methods.fairbatch import FairBatch
 from fairdro.methods.fairdro import FairDRO
 from fairdro.methods.group_dro import GroupDROEG
 from fairdro.methods.lbc import LBC
+from fairdro.methods.pl import PL
 from fairdro.methods.renyi import Renyi
 from fairdro.methods.rw import RW
 from fairdro.methods.scratch import Scratch
@@ -22,6 +23,7 @@ from fairdro.methods.variance import RVP, WithoutDRO
 __all__ = [
     "LBC",
     "METHODS",
+    "PL",
     "RVP",
     "RW",
     "Batch",
@@ -54,6 +56,7 @@ METHODS: dict[str, type[Method]] = {
         FairBatch,
         Cov,
         Renyi,
+        PL,
         FairDRO,
         FairDROWithoutSmoothing,
         FairDROWithoutClasswise,
