@@ -117,6 +117,7 @@ def test_no_strength_is_scratch(name):
         ("cov", {"lam": 10.0}),
         ("renyi", {"lam": 10.0}),
         ("pl", {"eta": 10.0, "kappa": 0.01}),
+        ("egr", {"eta": 5.0, "bound": 1.0, "objective": "standard"}),
         ("fairdro_wo_dro", {"lam": 3.0}),
         ("rvp", {"rho": 10.0}),
         ("fairdro", {"rho": 5.0}),

@@ -11,6 +11,7 @@ import torch
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import (
+    EGR,
     LBC,
     METHODS,
     RVP,
@@ -223,6 +224,46 @@ def test_proxies_are_hinge_losses(vectors):
     state["M"] = torch.zeros(5, 5, dtype=torch.float64)
     state["M"][3] = 1  # all weight on class 1, group 0 minus group 1
     assert float(method.penalty(state, batch)) == pytest.approx(float(hinge[0] - hinge[1]))
+
+
+def test_reduction_vectors(vectors):
+    case = vectors["L_egr_B1_eta2"]
+    share = torch.tensor(case["P_g_y"], dtype=torch.float64).T
+    method = EGR(eta=2.0, bound=1.0)
+    state = method.begin(Task(100 * share))
+    rates = torch.tensor(case["mu_g_y"], dtype=torch.float64).view(2, 2).T
+    error = torch.stack([rates[0], 1 - rates[1]])
+    moved = method.next_round(state, CellMeans(error))
+    theta = [*moved["theta_up"].T.flatten().tolist(), *moved["theta_down"].T.flatten().tolist()]
+    assert theta == pytest.approx(case["theta1_class_conditional"], abs=1e-6)
+    raised = np.exp(theta) / (1 + np.exp(theta).sum())
+    assert moved["multipliers"].T.flatten().tolist() == pytest.approx(raised[:4] - raised[4:], abs=1e-9)
+    multipliers = torch.tensor(case["lambda_mat"], dtype=torch.float64).T
+    for objective, flag in (("standard", 0), ("balanced", 1)):
+        expected = case["costs"][f"balanced={flag},correct_sum_over_groups"]
+        costs = EGR(objective=objective).costs(share, multipliers)
+        for ours, theirs in zip(costs, ("C0", "C1"), strict=True):
+            assert ours.T.flatten().tolist() == pytest.approx(expected[theirs], abs=2e-5)  # Lambda is given to six decimals
+
+
+def test_the_last_round_of_the_reduction_takes_the_average_of_the_multipliers():
+    method = EGR(eta=5.0)
+    state = method.begin(Task(torch.tensor([[4.0, 6.0], [5.0, 5.0]], dtype=torch.float64)))
+    seen = []
+    for t in range(method.rounds - 1):
+        seen.append(state["multipliers"])
+        state = method.next_round(state, CellMeans(torch.tensor([[0.1, 0.3], [0.4, 0.1 * (t % 3)]], dtype=torch.float64)))
+    torch.testing.assert_close(state["multipliers"], torch.stack(seen).mean(0))
+
+
+def test_a_cell_whose_other_label_is_cheaper_is_trained_with_it():
+    method = EGR(objective="standard")
+    state = method.begin(Task(torch.full((2, 2), 5.0, dtype=torch.float64)))
+    state["multipliers"] = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    assert (method.weights(state) == 0).tolist() == [[False, False], [True, False]]
+    batch = batch_of([[0.0, 2.0], [0.0, 2.0]], [1, 1], [0, 1])
+    expected = float(method._cost_sensitive(state)[0][1, 0]) * math.log1p(math.exp(2.0)) / 2
+    assert float(method.penalty(state, batch)) == pytest.approx(expected)
 
 
 def test_two_hyperparameters_make_a_grid():

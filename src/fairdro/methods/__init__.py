@@ -10,6 +10,7 @@ from fairdro.methods.ablations import (
 )
 from fairdro.methods.base import Batch, CellMeans, LogRange, Method, State, Task
 from fairdro.methods.cov import Cov
+from fairdro.methods.egr import EGR
 from fairdro.methods.fairbatch import FairBatch
 from fairdro.methods.fairdro import FairDRO
 from fairdro.methods.group_dro import GroupDROEG
@@ -21,6 +22,7 @@ from fairdro.methods.scratch import Scratch
 from fairdro.methods.variance import RVP, WithoutDRO
 
 __all__ = [
+    "EGR",
     "LBC",
     "METHODS",
     "PL",
@@ -56,6 +58,7 @@ METHODS: dict[str, type[Method]] = {
         FairBatch,
         Cov,
         Renyi,
+        EGR,
         PL,
         FairDRO,
         FairDROWithoutSmoothing,

@@ -153,7 +153,9 @@ class Method:
     instead : str
         A method to use where it is not.
     rounds : int
-        How often the engine trains in full, each time on from the last models, with a fresh optimiser and schedule.
+        How often the engine trains in full, with a fresh optimiser and schedule.
+    restart : bool
+        Whether each round starts from the initial models, or on from the last.
     """
 
     name: ClassVar[str]
@@ -165,6 +167,7 @@ class Method:
     max_groups: ClassVar[int | None] = None
     instead: ClassVar[str] = "fairdro"
     rounds: ClassVar[int] = 1
+    restart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for key in self.search:

@@ -70,9 +70,12 @@ def train_minibatch(
     method.check(task)
     state = method.begin(task)
     weights_seen, accuracy_seen = [], []
+    initial = {key: value.clone() for key, value in bank.state_dict().items()}
     overflowed = torch.zeros(bank.bank, dtype=torch.bool)
     with torch_threads(1):
         for training_round in range(method.rounds):
+            if method.restart:
+                bank.load_state_dict(initial)
             optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
             for epoch in range(epochs):
