@@ -37,6 +37,7 @@ def test_labels_of_any_hashable_kind(labels, expected):
 
 
 def test_labels_of_mixed_types_have_a_fixed_order():
+    assert encode_labels([1, "a", (1, 2)], "y")[0].tolist() == [0, 1, 2]
     codes, names = encode_labels([2, "a", 1, "a"], "y")
     assert names.tolist() == [1, 2, "a"]
     assert codes.tolist() == [1, 2, 0, 2]

@@ -179,8 +179,14 @@ def test_infinite_and_huge_losses_give_finite_weights(dtype, signed):
     assert best([1e30, 0.0], 0.25, dtype, signed=signed).tolist() == pytest.approx([0.75, 0.25])
 
 
+@pytest.mark.parametrize("signed", [True, False])
+def test_losses_that_differ_by_rounding_only_are_equal(signed):
+    q = ChiSquareBall(5.0, signed=signed).best_response(torch.tensor([0.1 + 0.2, 0.3, 0.30000001]))
+    assert q.tolist() == pytest.approx([1 / 3] * 3)
+
+
 def test_lists_arrays_and_whole_numbers_are_losses_too():
-    for values in ([0, 1, 2], np.array([0, 1, 2]), torch.tensor([0, 1, 2])):
+    for values in ([0, 1, 2], np.array([0, 1, 2]), torch.tensor([0, 1, 2]), torch.tensor([0, 1, 2], dtype=torch.float16)):
         assert ChiSquareBall(0.5).best_response(values).tolist() == pytest.approx(best([0.0, 1.0, 2.0], 0.5).tolist())
         assert Simplex().best_response(values).tolist() == [0, 0, 1]
 

@@ -54,7 +54,7 @@ def as_column(values: Any, what: str) -> pd.Index:
         values = values.numpy(force=True)
     if hasattr(values, "to_pandas"):
         values = values.to_pandas()
-    if values is None or isinstance(values, str) or np.ndim(values) == 0:
+    if isinstance(values, str) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
         raise InputError(f"{what} must be a column of labels, got {values!r}.")
     if isinstance(values, pd.DataFrame | np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
         values = np.asarray(values)[:, 0]

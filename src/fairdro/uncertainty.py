@@ -72,7 +72,8 @@ class ChiSquareBall:
         uniform on the largest losses where that is feasible.
         """
         losses = torch.as_tensor(losses)
-        losses = (losses if losses.is_floating_point() else losses.double()).clamp(-LARGEST, LARGEST)
+        precise = losses.dtype in (torch.float32, torch.float64)
+        losses = (losses if precise else losses.double()).clamp(-LARGEST, LARGEST)
         rho = torch.as_tensor(self.rho, dtype=losses.dtype, device=losses.device)[..., None]
         return self._signed(losses, rho) if self.signed else _non_negative(losses, rho)
 
@@ -116,6 +117,8 @@ def _non_negative(losses: Tensor, rho: Tensor) -> Tensor:
     ``sum q^2 = (1 + rho) / A``, is tight. The largest support on which all of that is non-negative is the optimal one. A
     support of tied losses is uniform.
     """
+    dtype, tied_below = losses.dtype, _tolerance(losses.nan_to_num(0))
+    losses, rho = losses.double(), rho.double()
     present, size = _present(losses)
     ordered, order = losses.where(present, -torch.inf).sort(dim=-1, descending=True, stable=True)
     ordered = ordered.where(ordered.isfinite(), 0)
@@ -126,13 +129,12 @@ def _non_negative(losses: Tensor, rho: Tensor) -> Tensor:
     mean = (values * in_support).sum(-1, keepdim=True) / m
     deviation = (values - mean).where(in_support, 0)
     norm = deviation.norm(dim=-1, keepdim=True)
-    tied = norm <= _tolerance(ordered)[..., None]
+    tied = norm <= tied_below[..., None]
     slack = ((1 + rho) / size)[..., None] - 1 / m
     scale = slack.clamp(min=0).sqrt() / norm.where(~tied, torch.inf)
     q = (1 / m + scale * deviation).where(in_support, 0)
-    tolerance = 1e-9 if losses.dtype == torch.float64 else 1e-5
-    valid = (q >= -tolerance).all(-1) & (slack[..., 0] >= -tolerance) & (m[:, 0] <= size)
+    valid = (q >= -1e-9).all(-1) & (slack[..., 0] >= -1e-9) & (m[:, 0] <= size)
     chosen = torch.where(valid, m[:, 0], 0).argmax(-1)
     best = q.gather(-2, chosen[..., None, None].expand(*chosen.shape, 1, n))[..., 0, :].clamp(min=0)
     best = best / best.sum(-1, keepdim=True)
-    return torch.zeros_like(best).scatter(-1, order.expand_as(best), best).where(present, 0)
+    return torch.zeros_like(best).scatter(-1, order.expand_as(best), best).where(present, 0).to(dtype)
