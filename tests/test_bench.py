@@ -11,6 +11,7 @@ import pytest
 from fairdro.bench import BenchPlan, run_bench, write_outputs
 from fairdro.bench.tables import how_chosen, over_seeds, paper_results, select, to_markdown
 from fairdro.errors import InputError
+from fairdro.methods import METHODS
 
 COLUMNS = [
     "dataset", "model", "method", "solver", "hyperparameters", "seed", "protocol", "split", "accuracy", "dca", "deo",
@@ -114,6 +115,8 @@ def test_a_method_without_an_eligible_point_has_an_empty_row(out, tmp_path):
         (["bench", "adult", "--methods", "fairdo"], "There is no method named 'fairdo'"),
         (["bench", "adult", "--methods", ","], "Name at least one method"),
         (["bench", "adult", "--solvers", "newton"], "There is no solver named 'newton'"),
+        (["bench", "adult", "--methods", "all", "--solvers", "newton"], "There is no solver named 'newton'"),
+        (["bench", "adult", "--methods", "cov"], "cov needs mini-batches; add minibatch to the solvers"),
         (["bench", "adult", "--model", "tree"], "There is no model named 'tree'"),
         (["bench", "adult", "--model", "mlp"], "The full-batch solver trains linear models only"),
         (["bench", "adult", "--protocol", "best"], "There is no protocol named 'best'"),
@@ -144,6 +147,14 @@ def test_list():
     assert "fairdro" in fairdro("list", "methods").stdout
     assert fairdro("list", "datasets").stdout.splitlines()[0].startswith("adult")
     assert "mlp" in fairdro("list", "models").stdout
+
+
+def test_all_methods_are_those_a_solver_can_train():
+    everything = BenchPlan(methods=["all"], solvers=["minibatch"])
+    assert everything.methods == list(METHODS)
+    weights_only = BenchPlan(methods=["all"], solvers=["fullbatch"])
+    assert "cov" not in weights_only.methods
+    assert {bank.method for bank in weights_only.banks()} == set(weights_only.methods)
 
 
 def test_plan_refuses_nothing_to_do():

@@ -69,12 +69,10 @@ def bench(
     out: Annotated[Path, typer.Option(help="Folder for results.csv, the table and the pictures.")] = Path("results"),
 ) -> None:
     """Train methods over their hyperparameters and compare accuracy with fairness."""
-    chosen_solvers = _names(solvers)
-    trainable = [name for name, method in METHODS.items() if set(method.solvers()) & set(chosen_solvers)]
     plan = BenchPlan(
         datasets=datasets,
-        methods=trainable if methods == "all" else _names(methods),
-        solvers=chosen_solvers,
+        methods=_names(methods),
+        solvers=_names(solvers),
         model=model,
         points=points,
         seeds=seeds,

@@ -49,6 +49,7 @@ class BenchPlan:
     Attributes
     ----------
     datasets, methods, solvers : list of str
+        ``["all"]`` are the methods that one of the solvers can train.
     model : str
     points : int
         Hyperparameter points per method. A solver skips methods it cannot train.
@@ -69,6 +70,9 @@ class BenchPlan:
     split: int = 0
 
     def __post_init__(self) -> None:
+        if self.methods == ["all"]:
+            trainable = [name for name, method in METHODS.items() if set(method.solvers()) & set(self.solvers)]
+            object.__setattr__(self, "methods", trainable or list(METHODS))
         for kind, names, known in (
             ("dataset", self.datasets, list(DATASETS)),
             ("method", self.methods, list(METHODS)),

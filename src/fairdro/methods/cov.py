@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fairdro.methods.base import Batch, LogRange, Scalars, State
-from fairdro.methods.scratch import Scratch
+from fairdro.methods.base import Batch, LogRange, State
+from fairdro.methods.regulariser import Regulariser
 
 
 @dataclass(frozen=True)
-class Cov(Scratch):
+class Cov(Regulariser):
     r"""Covariance of group and misclassified margin (Zafar et al., 2017), for two classes.
 
     With the margin :math:`d_i` of class 1 and membership :math:`z_i`, for false positives :math:`g_i = \min(0, -d_i)` where
@@ -28,18 +28,14 @@ class Cov(Scratch):
 
     name: ClassVar[str] = "cov"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e2)}
-    regularised: ClassVar[bool] = True
     max_classes: ClassVar[int | None] = 2
 
-    lam: Scalars = 1.0
-
-    def penalty(self, state: State, batch: Batch) -> Tensor:
-        """Return lambda times the absolute covariances of both kinds of error with the groups."""
+    def regulariser(self, state: State, batch: Batch) -> Tensor:
+        """Return the absolute covariances of both kinds of error with the groups."""
         margin = batch.logits[..., 1] - batch.logits[..., 0]
         y = batch.y.unsqueeze(-2)
         centred = batch.membership - batch.membership.mean(-2, keepdim=True)
         size = batch.y.shape[-1]
         false_positive = ((-margin).clamp(max=0) * (y == 0)) @ centred / size
         false_negative = (margin.clamp(max=0) * (y == 1)) @ centred / size
-        total = false_positive.abs().sum(-1) + false_negative.abs().sum(-1)
-        return self.hyperparameter("lam")[..., 0, 0].to(total.dtype) * total
+        return false_positive.abs().sum(-1) + false_negative.abs().sum(-1)

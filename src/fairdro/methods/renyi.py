@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from fairdro.errors import InputError
-from fairdro.methods.base import Batch, CellMeans, LogRange, Scalars, State, Task
-from fairdro.methods.scratch import Scratch
+from fairdro.methods.base import Batch, CellMeans, LogRange, State, Task
+from fairdro.methods.regulariser import Regulariser
 
 
 @dataclass(frozen=True)
-class Renyi(Scratch):
+class Renyi(Regulariser):
     r"""Renyi correlation of prediction and group within each class (Baharlouei et al., 2020), for two groups.
 
     With :math:`s_i = \pm 1` the group, :math:`p_{ik}` the predicted probabilities and :math:`W_{yk}` from the last epoch:
@@ -32,10 +32,7 @@ class Renyi(Scratch):
 
     name: ClassVar[str] = "renyi"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e3)}
-    regularised: ClassVar[bool] = True
     max_groups: ClassVar[int | None] = 2
-
-    lam: Scalars = 1.0
 
     @property
     def needs_probabilities(self) -> bool:
@@ -47,8 +44,8 @@ class Renyi(Scratch):
         W = torch.zeros(task.n_classes, task.n_classes)
         return {**super().begin(task), "W": task.per_model(W), "counts": task.per_model(task.counts)}
 
-    def penalty(self, state: State, batch: Batch) -> Tensor:
-        """Return lambda times the regulariser; a class without samples in the batch adds nothing."""
+    def regulariser(self, state: State, batch: Batch) -> Tensor:
+        """Return the correlation's bound; a class without samples in the batch adds nothing."""
         probabilities = batch.logits.softmax(-1)
         sign = batch.membership @ _signs(batch.membership)
         of_class = torch.nn.functional.one_hot(batch.y, batch.logits.shape[-1]).to(probabilities.dtype)
@@ -57,8 +54,7 @@ class Renyi(Scratch):
         in_class = share.unsqueeze(-3).mT  # (..., 1, Y, B)
         mean = in_class @ probabilities
         signed = in_class @ (sign[..., None, :, None] * probabilities)
-        total = (-W.square() * mean + W * signed).sum((-2, -1))
-        return self.hyperparameter("lam")[..., 0, 0].to(total.dtype) * total
+        return (-W.square() * mean + W * signed).sum((-2, -1))
 
     def update(self, state: State, cells: CellMeans, progress: float) -> State:
         """Take W from the probabilities of the whole training set."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairdro.methods.base import Batch, LogRange, Scalars, State
+from fairdro.methods.regulariser import Regulariser
 from fairdro.methods.scratch import Scratch
 
 ROOT_FLOOR = 1e-12  # keeps the slope of the root finite where groups are equal
@@ -42,7 +43,7 @@ class RVP(Scratch):
 
 
 @dataclass(frozen=True)
-class WithoutDRO(Scratch):
+class WithoutDRO(Regulariser):
     r"""FairDRO without DRO: the gap of the cells' cross-entropies as a regulariser.
 
     .. math:: L_{bal} + \lambda \frac{1}{|Y|} \sum_y (\max_a L_{y,a} - \min_a L_{y,a})
@@ -55,13 +56,9 @@ class WithoutDRO(Scratch):
 
     name: ClassVar[str] = "fairdro_wo_dro"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e2)}
-    regularised: ClassVar[bool] = True
 
-    lam: Scalars = 1.0
-
-    def penalty(self, state: State, batch: Batch) -> Tensor:
-        """Return lambda times the mean over classes of the gap between the groups that are there."""
+    def regulariser(self, state: State, batch: Batch) -> Tensor:
+        """Return the mean over classes of the gap between the groups that are there."""
         means, present = batch.means(batch.losses), batch.present
         gap = means.where(present, -torch.inf).amax(-1) - means.where(present, torch.inf).amin(-1)
-        gap = gap.where(present.any(-1), 0)
-        return self.hyperparameter("lam")[..., 0, 0].to(gap.dtype) * gap.mean(-1)
+        return gap.where(present.any(-1), 0).mean(-1)

@@ -146,8 +146,8 @@ def weighted_loss(batch: Batch, weights: Tensor) -> Tensor:
 
     A cell without samples in the batch adds nothing.
     """
-    means = batch.losses @ batch.averaging
-    return (weights.flatten(-2).to(means.dtype) * means).sum() / weights.shape[-2]
+    means = batch.means(batch.losses)
+    return (weights.to(means.dtype) * means).sum() / weights.shape[-2]
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

@@ -1,0 +1,35 @@
+"""What regularisers with one strength share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fairdro.methods.base import Batch, Scalars, State
+from fairdro.methods.scratch import Scratch
+
+
+@dataclass(frozen=True)
+class Regulariser(Scratch):
+    """Plain training plus ``lam`` times a regulariser of the mini-batch.
+
+    Parameters
+    ----------
+    lam : float or sequence of float, default 1
+    objective : {"balanced", "standard"}, default "balanced"
+    """
+
+    regularised: ClassVar[bool] = True
+
+    lam: Scalars = 1.0
+
+    def penalty(self, state: State, batch: Batch) -> Tensor:
+        """Return the strength times the regulariser."""
+        value = self.regulariser(state, batch)
+        return self.hyperparameter("lam")[..., 0, 0].to(value.dtype) * value
+
+    def regulariser(self, state: State, batch: Batch) -> Tensor:
+        """Return the regulariser of every model ``(*bank)``."""
+        raise NotImplementedError
