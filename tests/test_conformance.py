@@ -18,6 +18,10 @@ every_shape = pytest.mark.parametrize(
 RUN = {"epochs": 2, "batch_size": 48, "lr": 1e-2}
 
 
+def model_for(name):
+    return "mlp" if METHODS[name].needs_features else "linear"
+
+
 def refuses(method, n_classes, n_groups):
     return n_classes > (method.max_classes or 99) or n_groups > (method.max_groups or 99)
 
@@ -31,16 +35,24 @@ def test_a_bank_is_finite_and_equals_single_runs(name, n_classes, n_groups, soft
         with pytest.raises(InputError, match="use fairdro instead"):
             train_minibatch(X, cells, method)
         return
-    bank = train_minibatch(X, cells, method, seeds=(0, 1), **RUN)
-    again = train_minibatch(X, cells, method, seeds=(0, 1), **RUN)
+    run = {**RUN, "model": model_for(name)}
+    bank = train_minibatch(X, cells, method, seeds=(0, 1), **run)
+    again = train_minibatch(X, cells, method, seeds=(0, 1), **run)
     assert bank.logits(X).equal(again.logits(X))
     assert bank.logits(X).isfinite().all()
     assert bank.history.weights.isfinite().all()
     for s, p in ((0, 0), (1, method.points - 1)):
         values = {key: v for key, v in method.hyperparameters(p).items() if key in method.search}
-        single = train_minibatch(X, cells, METHODS[name](**values), seeds=(s,), **RUN)
+        single = train_minibatch(X, cells, METHODS[name](**values), seeds=(s,), **run)
         torch.testing.assert_close(bank.logits(X)[s, p], single.logits(X)[0, 0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(bank.weights[s, p], single.weights[0, 0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].needs_features])
+def test_a_linear_model_has_no_features(name):
+    X, cells = biased_problem()
+    with pytest.raises(InputError, match="use model mlp, or fairdro instead"):
+        train_minibatch(X, cells, METHODS[name](), model="linear")
 
 
 @every_method
@@ -99,14 +111,15 @@ def test_an_empty_cell_gets_no_weight(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "fairbatch", "cov", "renyi", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise", "fairdro_wo_dro",
+        "fairbatch", "cov", "fairhsic", "renyi", "mfd", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise", "fairdro_wo_dro",
         "fairdro_nonnegative", "group_dro_eg",
     ],
 )  # fmt: skip
 def test_no_strength_is_scratch(name):
     X, cells = biased_problem(METHODS[name].max_classes or 3, METHODS[name].max_groups or 4)
-    nothing = train_minibatch(X, cells, METHODS[name](**dict.fromkeys(METHODS[name].search, 0.0)), **RUN)
-    torch.testing.assert_close(nothing.logits(X), train_minibatch(X, cells, Scratch(), **RUN).logits(X))
+    run = {**RUN, "model": model_for(name)}
+    nothing = train_minibatch(X, cells, METHODS[name](**dict.fromkeys(METHODS[name].search, 0.0)), **run)
+    torch.testing.assert_close(nothing.logits(X), train_minibatch(X, cells, Scratch(), **run).logits(X))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +128,9 @@ def test_no_strength_is_scratch(name):
         ("lbc", {"eta": 10.0}),
         ("fairbatch", {"alpha": 0.05}),
         ("cov", {"lam": 10.0}),
+        ("fairhsic", {"lam": 100.0}),
         ("renyi", {"lam": 10.0}),
+        ("mfd", {"lam": 100.0}),
         ("pl", {"eta": 10.0, "kappa": 0.01}),
         ("egr", {"eta": 5.0, "bound": 1.0, "objective": "standard"}),
         ("fairdro_wo_dro", {"lam": 3.0}),
@@ -129,6 +144,8 @@ def test_no_strength_is_scratch(name):
 def test_a_strong_method_narrows_the_gap(name, strong):
     X, cells = biased_problem(2, 2, n=2000)
     options = {"epochs": 40, "lr": 1e-2}
+    if METHODS[name].needs_features:
+        options = {"epochs": 10, "lr": 3e-3, "model": "mlp"}  # longer, it learns the rows by heart
     gaps = [
         float(METRICS["dca"](confusion_counts(train_minibatch(X, cells, m, **options).predict(X), cells))[0, 0])
         for m in (Scratch(), METHODS[name](**strong))

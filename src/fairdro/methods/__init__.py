@@ -14,7 +14,9 @@ from fairdro.methods.egr import EGR
 from fairdro.methods.fairbatch import FairBatch
 from fairdro.methods.fairdro import FairDRO
 from fairdro.methods.group_dro import GroupDROEG
+from fairdro.methods.hsic import FairHSIC
 from fairdro.methods.lbc import LBC
+from fairdro.methods.mfd import MFD
 from fairdro.methods.pl import PL
 from fairdro.methods.renyi import Renyi
 from fairdro.methods.rw import RW
@@ -25,6 +27,7 @@ __all__ = [
     "EGR",
     "LBC",
     "METHODS",
+    "MFD",
     "PL",
     "RVP",
     "RW",
@@ -37,6 +40,7 @@ __all__ = [
     "FairDRONonNegative",
     "FairDROWithoutClasswise",
     "FairDROWithoutSmoothing",
+    "FairHSIC",
     "GroupDRO",
     "GroupDROEG",
     "LogRange",
@@ -57,7 +61,9 @@ METHODS: dict[str, type[Method]] = {
         LBC,
         FairBatch,
         Cov,
+        FairHSIC,
         Renyi,
+        MFD,
         EGR,
         PL,
         FairDRO,

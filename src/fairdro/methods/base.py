@@ -43,10 +43,13 @@ class Task:
         Training samples per cell.
     bank : tuple of int
         Shape of the bank of models, ``(seeds, points)``; empty for a single network.
+    hidden : bool
+        Whether the models have a hidden layer whose features a method can read.
     """
 
     counts: Tensor
     bank: tuple[int, ...] = ()
+    hidden: bool = True
 
     @property
     def n_classes(self) -> int:
@@ -97,6 +100,10 @@ class Batch:
         Share of every sample in every group.
     averaging : Tensor of shape (..., B, Y * A)
         Turns values into cell means, ``values @ averaging``; zero for cells without samples.
+    features : Tensor of shape (*bank, B, F) or None
+        Last hidden layer, for a method with ``needs_features``.
+    teacher : Tensor of shape (..., B, F) or None
+        The same of the teacher, for a method with one.
     """
 
     logits: Tensor
@@ -104,6 +111,8 @@ class Batch:
     y: Tensor
     membership: Tensor
     averaging: Tensor
+    features: Tensor | None = None
+    teacher: Tensor | None = None
 
     def means(self, values: Tensor) -> Tensor:
         """Cell means ``(*bank, Y, A)`` of values ``(*bank, B)``; zero for cells without samples."""
@@ -148,6 +157,8 @@ class Method:
         Whether :meth:`penalty` adds to the loss; only the mini-batch engine can train such a method.
     every_batch : bool
         Whether :meth:`observe` moves the weights at every mini-batch; only the mini-batch engine can train such a method.
+    needs_features : bool
+        Whether :meth:`penalty` reads the features of a hidden layer.
     max_classes, max_groups : int or None
         What the method is defined for.
     instead : str
@@ -163,6 +174,7 @@ class Method:
     stepwise: ClassVar[dict[str, Any]] = {}
     regularised: ClassVar[bool] = False
     every_batch: ClassVar[bool] = False
+    needs_features: ClassVar[bool] = False
     max_classes: ClassVar[int | None] = None
     max_groups: ClassVar[int | None] = None
     instead: ClassVar[str] = "fairdro"
@@ -211,6 +223,15 @@ class Method:
         ):
             if most is not None and number > most:
                 raise InputError(f"{self.name} is defined for {most} {kind}, not for {number}; use {self.instead} instead.")
+        if self.needs_features and not task.hidden:
+            raise InputError(
+                f"{self.name} needs the features of a hidden layer, which a linear model does not have; use model mlp, or "
+                f"{self.instead} instead."
+            )
+
+    def teacher(self) -> Method | None:
+        """Return the rule by which a teacher is trained first, where the method has one."""
+        return None
 
     @classmethod
     def solvers(cls) -> list[str]:

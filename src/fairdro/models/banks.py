@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,8 @@ class ModelBank(nn.Module):
     points : int
     """
 
+    hidden: ClassVar[bool] = False
+
     def __init__(self, n_features: int, n_classes: int, *, seeds: Sequence[int] = (0,), points: int = 1) -> None:
         super().__init__()
         self.n_features, self.n_classes = n_features, n_classes
@@ -36,6 +39,14 @@ class ModelBank(nn.Module):
     def bank(self) -> tuple[int, int]:
         """Shape of the bank, ``(S, P)``."""
         return len(self.seeds), self.points
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the last hidden layer ``(S, P, N, F)``; only where the models are ``hidden``."""
+        raise NotImplementedError
+
+    def head(self, features: Tensor) -> Tensor:
+        """Return logits ``(S, P, N, Y)`` from the last hidden layer."""
+        raise NotImplementedError
 
     def _initial(self, shape: tuple[int, ...], fan_in: int, layer: str) -> nn.Parameter:
         """PyTorch's default for linear layers, uniform within ``1 / sqrt(fan_in)``, drawn per seed: ``(S, P, *shape)``."""
@@ -62,6 +73,7 @@ class LinearBank(ModelBank):
 class MLPBank(ModelBank):
     """Two hidden layers of 64 rectified linear units."""
 
+    hidden: ClassVar[bool] = True
     width = 64
 
     def __init__(self, n_features: int, n_classes: int, *, seeds: Sequence[int] = (0,), points: int = 1) -> None:
@@ -76,9 +88,13 @@ class MLPBank(ModelBank):
         hidden = _shared_layer(x, self.weights[0], self.biases[0]).relu()
         return (hidden @ self.weights[1] + self.biases[1][..., None, :]).relu()
 
+    def head(self, features: Tensor) -> Tensor:
+        """Return logits ``(S, P, N, Y)``."""
+        return features @ self.weights[2] + self.biases[2][..., None, :]
+
     def forward(self, x: Tensor) -> Tensor:
         """Return logits ``(S, P, N, Y)``."""
-        return self.features(x) @ self.weights[2] + self.biases[2][..., None, :]
+        return self.head(self.features(x))
 
 
 def _shared_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

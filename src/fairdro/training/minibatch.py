@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairdro.cells import Cells, CellTotals, take_rows
 from fairdro.errors import InputError
-from fairdro.methods import Batch, CellMeans, Method, Task
+from fairdro.methods import Batch, CellMeans, Method, State, Task
 from fairdro.models import ModelBank, get_model
 from fairdro.seeding import generator
 from fairdro.training.sampling import draw_epoch
@@ -33,6 +33,7 @@ def train_minibatch(
     lr: float = 1e-3,
     weight_decay: float = 1e-3,
     sampling: str = "equal",
+    teacher: TrainedBank | None = None,
     on_step: Callable[[int, int], object] | None = None,
 ) -> TrainedBank:
     """Train by AdamW with a cosine schedule, batches drawn equally from the cells, weights updated after every epoch.
@@ -54,6 +55,8 @@ def train_minibatch(
         Defaults are the paper's.
     sampling : {"equal", "weighted", "uniform"}
         See :func:`~fairdro.training.sampling.draw_epoch`.
+    teacher : TrainedBank, optional
+        For a method that learns from one: a model of the same kind for every seed. If missing, it is trained first.
     on_step : callable, optional
         Called after every epoch with the number of finished epochs and of all.
 
@@ -65,9 +68,24 @@ def train_minibatch(
     _check_options(seeds, epochs, batch_size, lr, weight_decay)
     start = time.perf_counter()
     bank = get_model(model)(X.shape[1], cells.n_classes, seeds=seeds, points=method.points)
-    streams = [generator(seed, "batches") for seed in seeds]
-    task = Task(cells.counts, bank.bank)
+    task = Task(cells.counts, bank.bank, bank.hidden)
     method.check(task)
+    rule, finished = method.teacher(), 0
+    trains_teacher = rule is not None and teacher is None
+    total = (method.rounds + trains_teacher) * epochs
+
+    def tell(epochs_done: int) -> None:
+        if on_step is not None:
+            on_step(epochs_done, total)
+
+    if rule is not None and teacher is None:
+        teacher = train_minibatch(
+            X, cells, rule, model=model, seeds=seeds, epochs=epochs, batch_size=batch_size, lr=lr,
+            weight_decay=weight_decay, sampling=sampling, on_step=lambda done, _: tell(done),
+        )  # fmt: skip
+        finished = epochs
+    teaching = None if rule is None or teacher is None else _check_teacher(teacher.model, bank)
+    streams = [generator(seed, "batches") for seed in seeds]
     state = method.begin(task)
     weights_seen, accuracy_seen = [], []
     initial = {key: value.clone() for key, value in bank.state_dict().items()}
@@ -79,23 +97,9 @@ def train_minibatch(
             optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
             for epoch in range(epochs):
-                weights = method.weights(state)
                 before = [p.detach().clone() for p in bank.parameters()]
                 rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
-                epoch_cells = cells.take(rows)
-                parts = rows, epoch_cells.y, epoch_cells.membership, epoch_cells.averaging
-                for batch, y, membership, averaging in zip(*parts, strict=True):
-                    seen = see(bank(take_rows(X, batch)), y, membership, averaging)
-                    if method.every_batch:
-                        with torch.no_grad():
-                            state = method.observe(state, seen)
-                        weights = method.weights(state)
-                    loss = weighted_loss(seen, weights)
-                    if method.regularised:
-                        loss = loss + method.penalty(state, seen).sum()
-                    optimiser.zero_grad()
-                    loss.backward()
-                    optimiser.step()
+                state, weights = _train_epoch(bank, optimiser, method, state, X, cells, rows, teaching)
                 schedule.step()
                 overflowed |= restore_overflowed(bank, before)
                 means = training_means(
@@ -104,8 +108,8 @@ def train_minibatch(
                 state = method.update(state, means, epoch / epochs)
                 weights_seen.append(weights)
                 accuracy_seen.append(1 - means.error)
-                if on_step is not None:
-                    on_step(training_round * epochs + epoch + 1, method.rounds * epochs)
+                finished += 1
+                tell(finished)
             if training_round + 1 < method.rounds:
                 state = method.next_round(state, means)
         final = training_means(bank, X, cells, with_loss=True)
@@ -117,6 +121,39 @@ def train_minibatch(
     return trained
 
 
+def _train_epoch(
+    bank: ModelBank,
+    optimiser: torch.optim.Optimizer,
+    method: Method,
+    state: State,
+    X: Tensor,
+    cells: Cells,
+    rows: Tensor,
+    teacher: ModelBank | None,
+) -> tuple[State, Tensor]:
+    """Train on the batches ``rows`` ``(batches, S, B)``; return the method's state and the last weights."""
+    weights = method.weights(state)
+    drawn = cells.take(rows)
+    for batch, y, membership, averaging in zip(rows, drawn.y, drawn.membership, drawn.averaging, strict=True):
+        x = take_rows(X, batch)
+        features = bank.features(x) if method.needs_features else None
+        logits = bank(x) if features is None else bank.head(features)
+        with torch.no_grad():
+            lesson = None if teacher is None else teacher.features(x)
+        seen = see(logits, y, membership, averaging, features=features, teacher=lesson)
+        if method.every_batch:
+            with torch.no_grad():
+                state = method.observe(state, seen)
+            weights = method.weights(state)
+        loss = weighted_loss(seen, weights)
+        if method.regularised:
+            loss = loss + method.penalty(state, seen).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return state, weights
+
+
 def _check_options(seeds: object, epochs: int, batch_size: int, lr: float, weight_decay: float) -> None:
     if not isinstance(seeds, Sequence) or len(seeds) == 0:
         raise InputError("seeds must be a sequence of at least one whole number, for example (0,).")
@@ -124,6 +161,18 @@ def _check_options(seeds: object, epochs: int, batch_size: int, lr: float, weigh
         raise InputError(f"epochs and batch_size must be positive whole numbers, got {epochs} and {batch_size}.")
     if not lr > 0 or not weight_decay >= 0:
         raise InputError(f"lr must be positive and weight_decay not negative, got {lr} and {weight_decay}.")
+
+
+def _check_teacher(teacher: ModelBank, bank: ModelBank) -> ModelBank:
+    """Return the teacher's models, or say why they cannot teach these."""
+    wanted = (bank.bank[0], 1)
+    if type(teacher) is not type(bank) or teacher.bank != wanted or teacher.n_features != bank.n_features:
+        raise InputError(
+            f"The teacher must be a bank of {wanted[0]} x 1 models of the kind {type(bank).__name__} for {bank.n_features} "
+            f"columns, not of {teacher.bank[0]} x {teacher.bank[1]} models of the kind {type(teacher).__name__} for "
+            f"{teacher.n_features}."
+        )
+    return teacher
 
 
 @torch.no_grad()
@@ -136,9 +185,9 @@ def restore_overflowed(bank: ModelBank, before: list[Tensor]) -> Tensor:
     return ~finite
 
 
-def see(logits: Tensor, y: Tensor, membership: Tensor, averaging: Tensor) -> Batch:
-    """Gather what is known of a batch: logits ``(S, P, B, Y)``, labels ``(S, B)`` and its cells."""
-    return Batch(logits, cross_entropy(logits, y), y, membership, averaging)
+def see(logits: Tensor, y: Tensor, membership: Tensor, averaging: Tensor, **seen: Tensor | None) -> Batch:
+    """Gather what is known of a batch: logits ``(S, P, B, Y)``, labels ``(S, B)``, its cells, and features if seen."""
+    return Batch(logits, cross_entropy(logits, y), y, membership, averaging, **seen)
 
 
 def weighted_loss(batch: Batch, weights: Tensor) -> Tensor:
