@@ -25,10 +25,10 @@ import scipy.stats
 import torch
 
 from fairdro import load_dataset
-from fairdro.bench.run import Bank, run_bank
-from fairdro.bench.tables import over_seeds, select, to_markdown
+from fairdro.bench import Bank, run_bank
+from fairdro.bench.tables import comparison, over_seeds, select, to_markdown
 from fairdro.cells import Cells
-from fairdro.methods import FairDRO
+from fairdro.methods import FairDRO, Scratch
 from fairdro.training import train_fullbatch, train_minibatch
 from fairdro.training.threads import one_thread_each
 
@@ -68,11 +68,11 @@ def section(title: str, *lines: str) -> str:
 def paper_protocol() -> str:
     """The paper's Algorithm 1, its split, its rule on test metrics, 4 seeds, 20 radii."""
     banks = [
-        Bank(dataset, "linear", method, "minibatch", 20 if method == "fairdro" else 1, (0, 1, 2, 3), "paper", 0)
+        Bank(dataset, method, solver="minibatch", seeds=(0, 1, 2, 3))
         for dataset in ("adult", "compas")
-        for method in ("scratch", "fairdro")
+        for method in (Scratch(), FairDRO.sweep(20))
     ]
-    results = pd.concat([run_bank(bank) for bank in banks], ignore_index=True)
+    results = pd.concat([run_bank(bank).rows() for bank in banks], ignore_index=True)
     points = over_seeds(results)
     lines = []
     for dataset, kept in (("adult", 0.788), ("compas", 0.614)):
@@ -82,12 +82,12 @@ def paper_protocol() -> str:
             f"- {dataset}: the smallest DCA at accuracy >= {100 * kept:.1f} is {100 * fair['dca']:.2f} at "
             f"{100 * fair['accuracy']:.2f} (rho = {rho:.3g})"
         )
-    return section("Paper protocol, mini-batch, 4 seeds", to_markdown(select(results)), *lines)
+    return section("Paper protocol, mini-batch, 4 seeds", to_markdown(comparison(select(results))), *lines)
 
 
 def frontier_of(split: int, protocol: str = "paper") -> pd.DataFrame:
     """The 20-point full-batch frontier on one split of Adult, in percent."""
-    rows = run_bank(Bank("adult", "linear", "fairdro", "fullbatch", 20, (0,), protocol, split))
+    rows = run_bank(Bank("adult", FRONTIER, protocol=protocol, split=split)).rows()
     return pd.DataFrame({"rho": FRONTIER.rho, "accuracy": 100 * rows["accuracy"], "dca": 100 * rows["dca"]})
 
 

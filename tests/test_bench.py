@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fairdro.bench import BenchPlan, run_bench, write_outputs
-from fairdro.bench.tables import how_chosen, over_seeds, paper_results, select, to_markdown
+from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
+from fairdro.bench.tables import comparison, how_chosen, over_seeds, paper_results, select, to_latex, to_markdown
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
 
@@ -69,7 +69,7 @@ def test_validated_protocol_chooses_on_the_validation_part(tmp_path):
     limit = 0.95 * over_seeds(results).set_index("method").loc["scratch", "validation_accuracy"]
     eligible = points[points["validation_accuracy"] >= limit]
     assert chosen["validation_dca"] == eligible["validation_dca"].min()
-    write_outputs(results, tmp_path)
+    write_outputs(Store(tmp_path), tmp_path)
     table = (tmp_path / "table.md").read_text()
     assert "chosen on the validation part" in table
     assert "5.20" not in table  # the paper's figures belong to its own protocol and split
@@ -87,7 +87,8 @@ def test_paper_results_are_the_papers():
     table = paper_results().set_index(["dataset", "method"])
     assert table.loc[("adult", "fairdro"), ["accuracy", "dca"]].tolist() == [79.23, 1.99]
     assert table.loc[("compas", "scratch"), ["accuracy", "dca"]].tolist() == [63.29, 14.51]
-    assert len(table) == 18
+    assert table.loc[("adult", "group_dro"), "worst_accuracy"] == 78.62
+    assert len(table) == 2 * 16
 
 
 def test_diverged_models_are_never_chosen(out):
@@ -95,17 +96,25 @@ def test_diverged_models_are_never_chosen(out):
     results["diverged"] = results["dca"] == select(results).set_index("method").loc["fairdro", "dca"]
     chosen = select(results)
     assert not chosen["diverged"].any()
-    assert "compas" in to_markdown(chosen)
+    assert "compas" in to_markdown(comparison(chosen))
 
 
-def test_a_method_without_an_eligible_point_has_an_empty_row(out, tmp_path):
+def test_a_method_without_an_eligible_point_has_an_empty_row(out):
     results = pd.read_csv(out / "results.csv")
     results.loc[results["method"] == "fairdro", "accuracy"] = 0.2
-    write_outputs(results, tmp_path)
-    assert "| compas | fairdro | fullbatch | no point keeps enough accuracy |" in (tmp_path / "table.md").read_text()
+    assert "| compas | fairdro | fullbatch | N/A: no point keeps" in to_markdown(comparison(select(results)))
     results["diverged"] = True
-    write_outputs(results, tmp_path)
-    assert (tmp_path / "table.md").read_text().count("no point keeps enough accuracy") == 2
+    assert to_markdown(comparison(select(results))).count("N/A: no point keeps enough accuracy") == 2
+
+
+def test_the_best_is_bold_and_special_characters_are_escaped(out):
+    table = comparison(select(pd.read_csv(out / "results.csv")), {("compas", "mfd"): "needs_features & more; use fairdro"})
+    fair = table.set_index("method").loc["fairdro"]
+    assert f"**{fair['DCA']}**" in to_markdown(table)
+    latex = to_latex(table)
+    assert rf"\textbf{{{fair['DCA']}}}" in latex
+    assert r"N/A: needs\_features \& more &" in latex
+    assert r"5.20 $\pm$ 0.92" in latex
 
 
 @pytest.mark.parametrize(
@@ -154,7 +163,9 @@ def test_all_methods_are_those_a_solver_can_train():
     assert everything.methods == list(METHODS)
     weights_only = BenchPlan(methods=["all"], solvers=["fullbatch"])
     assert "cov" not in weights_only.methods
-    assert {bank.method for bank in weights_only.banks()} == set(weights_only.methods)
+    assert {bank.method.name for bank in weights_only.banks()} == set(weights_only.methods)
+    with pytest.raises(InputError, match="mfd needs the features of a hidden layer"):
+        BenchPlan(methods=["mfd"], solvers=["minibatch"])
 
 
 def test_plan_refuses_nothing_to_do():

@@ -111,8 +111,8 @@ def test_an_empty_cell_gets_no_weight(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "fairbatch", "cov", "fairhsic", "renyi", "mfd", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise", "fairdro_wo_dro",
-        "fairdro_nonnegative", "group_dro_eg",
+        "fairbatch", "cov", "fairhsic", "renyi", "mfd", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise",
+        "fairdro_wo_dro", "fairdro_nonnegative", "group_dro_eg",
     ],
 )  # fmt: skip
 def test_no_strength_is_scratch(name):

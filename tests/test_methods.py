@@ -127,6 +127,71 @@ def test_fairbatch_vectors(vectors):
     assert moved.flatten().tolist() == pytest.approx(np.array(three["lam1"]).flatten(), abs=1e-6)
 
 
+def test_fairbatch_of_the_authors_compares_neighbours():
+    losses = torch.tensor(
+        [[0.9, 0.5, 0.1], [0.2, 0.8, 0.3]], dtype=torch.float64
+    )  # gaps 0.8 and 0.6; of neighbours 0.4, 0.6
+    for variant, moved in (("paper", (0, 0)), ("code", (1, 1))):
+        method = FairBatch(alpha=0.1, variant=variant)
+        state = method.begin(Task(torch.ones(2, 3)))
+        shift = method.update(state, CellMeans(losses, losses), 0.0)["rates"] - state["rates"]
+        assert (shift == shift.max()).nonzero().tolist() == [list(moved)]
+        assert ((shift != 0).sum(1) > 0).tolist() == [moved[0] == 0, moved[0] == 1]
+
+
+def batch_with_features(features, y, a, teacher=None):
+    cells = Cells(torch.tensor(y), torch.tensor(a), n_classes=2, n_groups=2)
+    logits = torch.zeros(1, len(y), 2, dtype=torch.float64)
+    features, teacher = (None if f is None else torch.tensor(f, dtype=torch.float64)[None] for f in (features, teacher))
+    membership, averaging = cells.membership.double(), cells.averaging.double()
+    return Batch(logits, logits[..., 0], cells.y, membership, averaging, features, teacher)
+
+
+def test_independence_vectors(vectors):
+    case = vectors["I_hsic_one_class"]
+    batch = batch_with_features(case["X"], [0] * 6, case["groups"])
+    assert float(FairHSIC(lam=1.0).penalty({}, batch)) == pytest.approx(case["hsic_unbiased"], abs=1e-6)
+    polynomial = float(FairHSIC(lam=1.0, kernel="polynomial").penalty({}, batch))
+    assert polynomial == pytest.approx(vectors["I_hsic_poly"]["hsic_unbiased"], abs=1e-6)
+    alone = batch_with_features(case["X"], [0] * 6, [0] * 6)
+    assert float(FairHSIC().penalty({}, alone)) == pytest.approx(vectors["I_hsic_single_group"]["value"], abs=1e-9)
+
+
+def test_independence_of_two_classes_is_the_sum_and_three_samples_add_nothing(vectors):
+    case = vectors["I_hsic_one_class"]
+    X, groups = case["X"], case["groups"]
+    twice = batch_with_features(X + X[::-1], [0] * 6 + [1] * 6, groups + groups[::-1])
+    assert float(FairHSIC().penalty({}, twice)) == pytest.approx(2 * case["hsic_unbiased"], abs=1e-5)
+    few = batch_with_features(X + X[:3], [0] * 6 + [1] * 3, [*groups, 0, 1, 0])
+    few.features.requires_grad_()
+    value = FairHSIC().penalty({}, few)
+    assert float(value.detach()) == pytest.approx(case["hsic_unbiased"], abs=1e-6)
+    value.sum().backward()
+    assert few.features.grad.isfinite().all()
+
+
+def test_equal_and_dead_features_have_finite_slopes():
+    for features in (np.ones((8, 3)), np.zeros((8, 3))):
+        batch = batch_with_features(features, [0] * 4 + [1] * 4, [0, 1] * 4, teacher=features)
+        batch.features.requires_grad_()
+        (FairHSIC().penalty({}, batch) + MFD().penalty({}, batch)).sum().backward()
+        assert batch.features.grad.isfinite().all()
+
+
+def test_distillation_vector(vectors):
+    case = vectors["J_mmd"]
+    batch = batch_with_features(case["f_s"], case["y"], case["a"], teacher=case["f_t"])
+    assert float(MFD(lam=1.0).penalty({}, batch)) == pytest.approx(case["reg_lambda1_half_sum"], abs=1e-6)
+
+
+def test_distillation_leaves_out_cells_without_samples():
+    features = np.random.default_rng(0).normal(size=(6, 2))
+    whole = batch_with_features(features, [0, 0, 0, 1, 1, 1], [0, 1, 0, 0, 0, 0], teacher=features)
+    assert MFD().penalty({}, whole).isfinite().all()
+    one_class = batch_with_features(features, [1] * 6, [0] * 6, teacher=features)
+    assert float(MFD().penalty({}, one_class)) == pytest.approx(0, abs=1e-9)  # model and teacher agree in the only cell
+
+
 def batch_of(logits, y, a):
     cells = Cells(torch.tensor(y), torch.tensor(a), n_classes=2, n_groups=2)
     logits = torch.tensor(logits, dtype=torch.float64)
@@ -149,6 +214,8 @@ def test_rvp_and_direct_gap_vectors(vectors):
         assert float(RVP(rho=case["rho"]).penalty({}, batch)) == pytest.approx(case["rvp_paper"] - case["bal"], abs=1e-5)
         gap = float(WithoutDRO(lam=1.0).penalty({}, batch))
         assert gap == pytest.approx(case["direct_paper_lam1"] - case["bal"], abs=1e-5)
+        deviation = float(WithoutDRO(lam=1.0, variant="code").penalty({}, batch))
+        assert deviation == pytest.approx(case["direct_code_lam1"] - case["bal"], abs=1e-5)
 
 
 def test_equal_groups_have_finite_slopes():
@@ -248,6 +315,24 @@ def test_reduction_vectors(vectors):
             assert ours.T.flatten().tolist() == pytest.approx(expected[theirs], abs=2e-5)  # Lambda is given to six decimals
 
 
+def test_the_slips_of_the_authors_reduction(vectors, monkeypatch):
+    case = vectors["L_egr_B1_eta2"]
+    share = torch.tensor(case["P_g_y"], dtype=torch.float64).T
+    method = EGR(eta=2.0, bound=1.0, variant="code")
+    rates = torch.tensor(case["mu_g_y"], dtype=torch.float64).view(2, 2).T
+    moved = method.next_round(method.begin(Task(100 * share)), CellMeans(torch.stack([rates[0], 1 - rates[1]])))
+    theta = [*moved["theta_up"].T.flatten().tolist(), *moved["theta_down"].T.flatten().tolist()]
+    assert theta == pytest.approx(case["theta1_code"], abs=1e-6)
+    monkeypatch.setattr("fairdro.methods.egr.CODE_BATCH", 4)
+    multipliers = torch.tensor(case["lambda_mat"], dtype=torch.float64).T
+    for objective, flag in (("standard", 0), ("balanced", 1)):
+        expected = case["costs"][f"balanced={flag},code_sum_over_batch"]
+        for ours, theirs in zip(
+            EGR(objective=objective, variant="code").costs(share, multipliers), ("C0", "C1"), strict=True
+        ):
+            assert ours.T.flatten().tolist() == pytest.approx(expected[theirs], abs=2e-5)
+
+
 def test_the_last_round_of_the_reduction_takes_the_average_of_the_multipliers():
     method = EGR(eta=5.0)
     state = method.begin(Task(torch.tensor([[4.0, 6.0], [5.0, 5.0]], dtype=torch.float64)))
@@ -340,7 +425,7 @@ def test_grids():
         (lambda: FairDRO(rho=None), "must be a number or a sequence"),
         (lambda: FairDRO(rho=[]), "must be a number or a sequence"),
         (lambda: FairDRO(rho=[[1.0]]), "must be a number or a sequence"),
-        (lambda: FairDRO(uncertainty="kl"), "no uncertainty set named 'kl'"),
+        (lambda: FairDRO(uncertainty="kl"), "no uncertainty named 'kl'"),
         (lambda: FairDRO(smoothing="exp"), "no smoothing named 'exp'"),
         (lambda: FairDRO(signal="margin"), "no signal named 'margin'"),
         (lambda: FairDRO(uncertainty="simplex", softness=0.1), "softness is defined for"),

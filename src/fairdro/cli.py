@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import metadata
@@ -12,11 +12,20 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
-from fairdro.bench import Bank, BenchPlan, OnStep, run_bench, write_outputs
-from fairdro.bench.tables import HEADER, display_rows, how_chosen
+from fairdro.bench import Bank, BenchPlan, OnStep, Store, run_bench, write_outputs
+from fairdro.bench.tables import how_chosen
 from fairdro.data import DATASETS
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
@@ -66,6 +75,12 @@ def bench(
         str, typer.Option(help="'paper': choose on the test part, as the paper did; 'validated': on a validation part.")
     ] = "paper",
     split: Annotated[int, typer.Option(help="Seed of the train/test split; 0 is the paper's.")] = 0,
+    objective: Annotated[
+        str, typer.Option(help="What baselines minimise: 'balanced' (every cell counts the same) or 'standard'.")
+    ] = "balanced",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes to train in; by default as many as suit.", show_default=False)
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for results.csv, the table and the pictures.")] = Path("results"),
 ) -> None:
     """Train methods over their hyperparameters and compare accuracy with fairness."""
@@ -78,13 +93,14 @@ def bench(
         seeds=seeds,
         protocol=protocol,
         split=split,
+        objective=objective,
     )
-    with _progress(len(plan.banks())) as on_bank:
-        results = run_bench(plan, out, on_bank=on_bank)
-    selected, files = write_outputs(results, out)
-    table = Table(*HEADER, title=how_chosen(results))
-    for row in display_rows(selected):
-        table.add_row(*row)
+    with _progress(plan.banks()) as on_step:
+        results = run_bench(plan, out, workers=workers, on_step=on_step)
+    shown, files = write_outputs(Store(out), out)
+    table = Table(*shown.columns, title=how_chosen(results))
+    for row in shown.itertuples(index=False):
+        table.add_row(*(Text(cell) for cell in row))
     console.print(table)
     for path in files:
         console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
@@ -108,37 +124,45 @@ def _names(text: str) -> list[str]:
 
 
 @contextmanager
-def _progress(banks: int) -> Iterator[Callable[[Bank], OnStep]]:
-    """Show a bar per bank on a terminal, a plain line per bank elsewhere."""
+def _progress(banks: list[Bank]) -> Iterator[OnStep]:
+    """Show a bar for the whole and one per bank in training on a terminal, a plain line per finished bank elsewhere."""
+    finished: set[Bank] = set()
     if not console.is_terminal:
-        number = iter(range(1, banks + 1))
 
-        def announce(bank: Bank) -> OnStep:
-            console.print(f"[{next(number)}/{banks}] {bank}", markup=False, highlight=False, soft_wrap=True)
-            return lambda done, total: None
+        def announce(bank: Bank, done: int, total: int) -> None:
+            if done == total == 1 and bank not in finished:
+                finished.add(bank)
+                line = f"[{len(finished)}/{len(banks)}] {bank}"
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
 
         yield announce
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=console) as progress:
-        overall = progress.add_task("banks", total=banks)
-        finished = -1
+        overall = progress.add_task(f"{len(banks)} banks", total=sum(bank.cost for bank in banks))
+        share = dict.fromkeys(banks, 0.0)
+        bars: dict[Bank, TaskID] = {}
 
-        def follow(bank: Bank) -> OnStep:
-            nonlocal finished
-            finished += 1
-            progress.update(overall, completed=finished)
-            task = progress.add_task(str(bank), total=None)
-            return lambda done, total: progress.update(task, completed=done, total=total)
+        def follow(bank: Bank, done: int, total: int) -> None:
+            share[bank] = bank.cost * done / total
+            progress.update(overall, completed=sum(share.values()))
+            if done == total == 1:
+                finished.add(bank)
+                if bank in bars:
+                    progress.remove_task(bars.pop(bank))
+                progress.update(overall, description=f"{len(finished)} of {len(banks)} banks")
+                return
+            if bank not in bars:
+                bars[bank] = progress.add_task(str(bank), total=total)
+            progress.update(bars[bank], completed=done, total=total)
 
         yield follow
-        progress.update(overall, completed=banks)
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
-"""The benchmark: train banks, store a row per model, show tables and figures."""
+"""The benchmark: train banks, store what came of them, show tables and figures."""
 
 from fairdro.bench.outputs import write_outputs
-from fairdro.bench.run import Bank, BenchPlan, OnStep, run_bench
+from fairdro.bench.plan import Bank, BenchPlan
+from fairdro.bench.run import OnStep, run_bank, run_bench
+from fairdro.bench.store import Outcome, Store
 
-__all__ = ["Bank", "BenchPlan", "OnStep", "run_bench", "write_outputs"]
+__all__ = ["Bank", "BenchPlan", "OnStep", "Outcome", "Store", "run_bank", "run_bench", "write_outputs"]

@@ -1,4 +1,4 @@
-"""What a bench leaves behind for people: the table and the pictures."""
+"""What a bench leaves behind for people: tables and pictures, made from the store alone."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from pathlib import Path
 import pandas as pd
 
 from fairdro.bench.figures import frontier_chart, save_chart
-from fairdro.bench.run import write_whole
-from fairdro.bench.tables import how_chosen, select, to_markdown
+from fairdro.bench.store import Store, write_whole
+from fairdro.bench.tables import comparison, how_chosen, select, to_latex, to_markdown
 
 __all__ = ["write_outputs"]
 
 
-def write_outputs(results: pd.DataFrame, out: Path) -> tuple[pd.DataFrame, list[Path]]:
-    """Write ``table.md`` and ``frontier.png`` / ``.svg`` from the results; return the selected points and all files."""
+def write_outputs(store: Store, out: Path) -> tuple[pd.DataFrame, list[Path]]:
+    """Write ``results.csv``, the table and the pictures from what is stored; return the table and all files."""
+    results = store.results()
     selected = select(results)
-    write_whole(out / "table.md", f"{how_chosen(results)}.\n\n{to_markdown(selected)}")
+    table = comparison(selected, store.refused())
+    texts = {
+        "results.csv": results.to_csv(index=False),
+        "table.md": f"{how_chosen(results)}.\n\n{to_markdown(table)}",
+        "table.csv": table.to_csv(index=False),
+        "table.tex": to_latex(table),
+    }
+    for name, text in texts.items():
+        write_whole(out / name, text)
     pictures = save_chart(frontier_chart(results, selected), out / "frontier")
-    return selected, [out / "results.csv", out / "table.md", *pictures]
+    return table, [*(out / name for name in texts), *pictures]

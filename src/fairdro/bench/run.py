@@ -1,180 +1,178 @@
-"""Plan and run: one bank per dataset, method and solver; a row per trained model."""
+"""Train the banks of a plan, in this process or in several, and store each as soon as it is done."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import product
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
+import torch
 
-from fairdro.data import DATASETS, PROTOCOLS, Part, load_dataset
-from fairdro.errors import InputError, unknown_name
-from fairdro.methods import METHODS, Method, get_method
-from fairdro.metrics import METRICS, confusion_counts
-from fairdro.models import MODELS
+from fairdro.bench.plan import Bank, BenchPlan, known_dataset
+from fairdro.bench.store import Outcome, Store, write_whole
+from fairdro.data import Part
+from fairdro.errors import InputError
+from fairdro.metrics import confusion_counts
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 
-__all__ = ["SOLVERS", "Bank", "BenchPlan", "run_bench"]
+__all__ = ["OnStep", "run_bank", "run_bench"]
 
-SOLVERS = ["fullbatch", "minibatch"]
-REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
+MOMENTS = 70  # kept of a history
+POLL_SECONDS = 0.2
 
-OnStep = Callable[[int, int], object]
-
-
-@dataclass(frozen=True)
-class Bank:
-    """One method over its grid and its seeds, on one split of one dataset: what is trained together."""
-
-    dataset: str
-    model: str
-    method: str
-    solver: str
-    points: int
-    seeds: tuple[int, ...]
-    protocol: str
-    split: int
-
-    def __str__(self) -> str:
-        return f"{self.dataset} / {self.method} / {self.model} / {self.solver}"
+OnStep = Callable[[Bank, int, int], object]
+"""Told of every epoch or step: the bank, how many are finished, and how many there are."""
 
 
-@dataclass(frozen=True)
-class BenchPlan:
-    """What to compare.
-
-    Attributes
-    ----------
-    datasets, methods, solvers : list of str
-        ``["all"]`` are the methods that one of the solvers can train.
-    model : str
-    points : int
-        Hyperparameter points per method. A solver skips methods it cannot train.
-    seeds : int
-        Seeds per point with the mini-batch solver; the full-batch solver has no randomness and trains once.
-    protocol : {"paper", "validated"}
-    split : int
-        Seed of the train/test split; 0 is the paper's.
-    """
-
-    datasets: list[str] = field(default_factory=lambda: list(DATASETS))
-    methods: list[str] = field(default_factory=lambda: ["scratch", "fairdro"])
-    solvers: list[str] = field(default_factory=lambda: ["fullbatch"])
-    model: str = "linear"
-    points: int = 20
-    seeds: int = 4
-    protocol: str = "paper"
-    split: int = 0
-
-    def __post_init__(self) -> None:
-        if self.methods == ["all"]:
-            trainable = [name for name, method in METHODS.items() if set(method.solvers()) & set(self.solvers)]
-            object.__setattr__(self, "methods", trainable or list(METHODS))
-        for kind, names, known in (
-            ("dataset", self.datasets, list(DATASETS)),
-            ("method", self.methods, list(METHODS)),
-            ("solver", self.solvers, SOLVERS),
-            ("model", [self.model], list(MODELS)),
-            ("protocol", [self.protocol], PROTOCOLS),
-        ):
-            if len(names) != len(set(names)):
-                raise InputError(f"A {kind} is named twice: {', '.join(names)}.")
-            if not names:
-                raise InputError(f"Name at least one {kind}: {', '.join(known)}.")
-            for name in names:
-                if name not in known:
-                    raise unknown_name(kind, name, known)
-        for kind, number, least, most in (
-            ("points", self.points, 1, 1000),
-            ("seeds", self.seeds, 1, 1000),
-            ("split", self.split, 0, 2**32 - 1),
-        ):
-            if not least <= number <= most:
-                raise InputError(f"{kind} must lie between {least} and {most}, got {number}.")
-        for name in self.methods:
-            if not set(get_method(name).solvers()) & set(self.solvers):
-                raise InputError(f"{name} needs mini-batches; add minibatch to the solvers or leave it out.")
-        if self.model != "linear" and "fullbatch" in self.solvers:
-            raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
-
-    def banks(self) -> list[Bank]:
-        """Return the banks in the order they are trained."""
-        return [
-            Bank(
-                dataset, self.model, method, solver,
-                points=self.points if get_method(method).search else 1,
-                seeds=tuple(range(self.seeds)) if solver == "minibatch" else (0,),
-                protocol=self.protocol, split=self.split,
-            )
-            for dataset, solver, method in product(self.datasets, self.solvers, self.methods)
-            if solver in get_method(method).solvers()
-        ]  # fmt: skip
-
-
-def run_bench(plan: BenchPlan, out: Path, *, on_bank: Callable[[Bank], OnStep] | None = None) -> pd.DataFrame:
-    """Train every bank of the plan and write ``results.csv`` into ``out``, current after each bank.
+def run_bench(plan: BenchPlan, out: Path, *, workers: int | None = None, on_step: OnStep | None = None) -> pd.DataFrame:
+    """Train every bank of the plan that is not stored in ``out`` yet; ``results.csv`` there is current after each.
 
     Parameters
     ----------
     plan : BenchPlan
     out : Path
         Folder for the results; made if missing.
-    on_bank : callable, optional
-        Called with each bank before it is trained; returns a function that is told finished and total steps.
+    workers : int, optional
+        Processes to train in, with one thread each. By default this process for the full-batch solver, which has threads
+        of its own, and as many as there are cores for mini-batches.
+    on_step : callable, optional
 
     Returns
     -------
     DataFrame
-        A row per trained model.
+        A row per trained model in the folder, those of earlier runs included.
     """
     make_writable(out)
-    tables: list[pd.DataFrame] = []
-    for bank in plan.banks():
-        tables.append(run_bank(bank, on_bank(bank) if on_bank else None))
-        results = pd.concat(tables, ignore_index=True)
-        write_whole(out / "results.csv", results.to_csv(index=False))
+    store = Store(out)
+    banks = plan.banks()
+    missing = [bank for bank in banks if bank not in store]
+    if workers is None:
+        workers = os.cpu_count() or 1 if any(bank.solver == "minibatch" for bank in missing) else 1
+    if workers < 1:
+        raise InputError(f"workers must be at least 1, got {workers}.")
+    tell = on_step or (lambda bank, done, total: None)
+    for bank in banks:
+        if bank not in missing:
+            tell(bank, 1, 1)
+    results = None
+    for _ in _train_all(missing, out, min(workers, len(missing)), tell):
+        results = _refresh(store, out)
+    return _refresh(store, out) if results is None else results
+
+
+def _refresh(store: Store, out: Path) -> pd.DataFrame:
+    results = store.results()
+    write_whole(out / "results.csv", results.to_csv(index=False))
     return results
 
 
-def run_bank(bank: Bank, on_step: OnStep | None = None) -> pd.DataFrame:
+def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnStep) -> Iterator[Bank]:
+    """Train and store banks, the costliest first; yield each when it is stored."""
+    banks = sorted(banks, key=lambda bank: -bank.cost)
+    if workers <= 1:
+        for bank in banks:
+            _train_and_store(bank, out, partial(tell, bank))
+            yield bank
+        return
+    context = multiprocessing.get_context("spawn")
+    events, stop = context.Queue(), context.Event()
+    with ProcessPoolExecutor(workers, context, _start_worker, (events, stop, os.getpid())) as pool:
+        try:
+            running = {pool.submit(_work, number, bank, out): bank for number, bank in enumerate(banks)}
+            while running:
+                done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
+                for number, finished, total in _drain(events):
+                    tell(banks[number], finished, total)
+                for future in done:
+                    future.result()
+                    yield running.pop(future)
+        except BrokenProcessPool as error:
+            raise InputError(
+                "A worker process ended suddenly, perhaps for lack of memory. What was stored before is still there: run "
+                "the same command again, with fewer --workers."
+            ) from error
+        finally:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _drain(events: Any) -> Iterator[tuple[int, int, int]]:
+    try:
+        while True:
+            yield events.get_nowait()
+    except queue.Empty:
+        return
+
+
+_events: Any = None
+
+
+def _start_worker(events: Any, stop: Any, parent: int) -> None:
+    """Prepare a worker: one thread, deaf to Ctrl-C, and gone with its parent."""
+    global _events  # noqa: PLW0603 - how a pool hands over a queue
+    _events = events
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def leave_with_parent() -> None:
+        while not stop.wait(POLL_SECONDS) and os.getppid() == parent:
+            pass
+        os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+
+
+def _work(number: int, bank: Bank, out: Path) -> None:
+    _train_and_store(bank, out, lambda done, total: _events.put((number, done, total)))
+
+
+def _train_and_store(bank: Bank, out: Path, on_step: Callable[[int, int], object]) -> None:
+    store = Store(out)
+    if bank not in store:  # another process on the same folder may have been faster
+        store.write(run_bank(bank, on_step))
+    on_step(1, 1)
+
+
+def run_bank(bank: Bank, on_step: Callable[[int, int], object] | None = None) -> Outcome:
     """Train one bank and judge its models on the test part, and on the validation part where there is one."""
-    split = load_dataset(bank.dataset).split(bank.protocol, seed=bank.split)
-    kind = get_method(bank.method)
-    method = kind.sweep(bank.points, **(kind.stepwise if bank.solver == "fullbatch" else {}))
-    trained = _train(bank, split.train, method, on_step)
-    rows = pd.DataFrame(
-        [
-            {
-                "dataset": bank.dataset,
-                "model": bank.model,
-                "method": bank.method,
-                "solver": bank.solver,
-                "hyperparameters": json.dumps(method.hyperparameters(point)),
-                "seed": seed,
-                "protocol": bank.protocol,
-                "split": bank.split,
-                "diverged": bool(trained.diverged[s, point]),
-                "seconds": trained.seconds / trained.diverged.numel(),
-            }
-            for s, seed in enumerate(bank.seeds)
-            for point in range(method.points)
-        ]
+    if (reason := bank.refusal()) is not None:
+        return Outcome(bank, refused=reason)
+    dataset = known_dataset(bank.dataset)
+    split = dataset.split(bank.protocol, seed=bank.split)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # diverged models are marked in the results
+        trained = _train(bank, split.train, on_step)
+    parts = {"test": split.test, "validation": split.validation}
+    weights, accuracy = trained.history.weights, trained.history.accuracy
+    moments = np.unique(np.linspace(0, len(weights) - 1, MOMENTS).round().astype(int))
+    return Outcome(
+        bank,
+        seconds=trained.seconds,
+        diverged=trained.diverged.numpy(),
+        confusion={name: confusion_counts(trained.predict(p.X), p.cells) for name, p in parts.items() if p is not None},
+        weights=weights[moments].float().numpy(),
+        accuracy=accuracy[moments].float().numpy(),
+        epochs=((moments + 1) / len(weights)).astype(np.float32),
+        class_names=dataset.class_names,
+        group_names=dataset.group_names,
     )
-    for prefix, part in (("", split.test), ("validation_", split.validation)):
-        if part is not None:
-            counts = confusion_counts(trained.predict(part.X), part.cells)
-            for name in REPORTED:
-                rows[prefix + name] = METRICS[name](counts).reshape(-1)
-    return rows
 
 
-def _train(bank: Bank, train: Part, method: Method, on_step: OnStep | None) -> TrainedBank:
+def _train(bank: Bank, train: Part, on_step: Callable[[int, int], object] | None) -> TrainedBank:
     if bank.solver == "fullbatch":
-        return train_fullbatch(train.X, train.cells, method, on_step=on_step)
-    return train_minibatch(train.X, train.cells, method, model=bank.model, seeds=bank.seeds, on_step=on_step)
+        return train_fullbatch(train.X, train.cells, bank.method, on_step=on_step)
+    return train_minibatch(train.X, train.cells, bank.method, model=bank.model, seeds=bank.seeds, on_step=on_step)
 
 
 def make_writable(out: Path) -> None:
@@ -187,10 +185,3 @@ def make_writable(out: Path) -> None:
         raise InputError(f"Cannot write results into {out}: {error.strerror}.") from error
     if (out / "results.csv").is_dir():
         raise InputError(f"Cannot write {out / 'results.csv'}: it is a folder.")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    draft = path.with_suffix(path.suffix + ".part")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

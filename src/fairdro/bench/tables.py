@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fairdro.frontier import best_dca
 from fairdro.methods import get_method
 
-__all__ = ["HEADER", "display_rows", "how_chosen", "over_seeds", "paper_results", "select", "to_markdown"]
+__all__ = ["comparison", "how_chosen", "over_seeds", "paper_results", "select", "to_latex", "to_markdown"]
 
 KEPT_ACCURACY = 0.95
-HEADER = ["dataset", "method", "solver", "chosen", "accuracy", "DCA", "worst acc.", "paper: accuracy", "paper: DCA"]
-POINT = ["dataset", "model", "method", "solver", "protocol", "split", "hyperparameters"]
+BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
+POINT = [*BENCH, "method", "hyperparameters"]
+ALWAYS_SHOWN = ["dataset", "solver"]
+MEASURES = {"accuracy": "accuracy", "DCA": "dca", "worst acc.": "worst_accuracy"}
 
 
 def paper_results() -> pd.DataFrame:
-    """Return the paper's table of selected points: percent, mean and standard deviation over 4 seeds."""
+    """Return the paper's selected points on Adult and COMPAS: percent, mean and standard deviation over 4 seeds."""
     text = resources.files("fairdro.bench").joinpath("paper.json").read_text(encoding="utf-8")
     return pd.DataFrame(json.loads(text))
 
@@ -29,22 +33,21 @@ def over_seeds(results: pd.DataFrame) -> pd.DataFrame:
     measures = [c for c in results.columns if c not in [*POINT, "seed", "diverged"]]
     grouped = results.groupby(POINT, sort=False)
     table = grouped[measures].mean()
-    spread = grouped[["accuracy", "dca"]].std().rename(columns=lambda c: c + "_std")
+    spread = grouped[list(MEASURES.values())].std().rename(columns=lambda c: c + "_std")
     table = table.join(spread).join(grouped.size().rename("seeds")).join(grouped["diverged"].any())
     return table.reset_index()
 
 
 def select(results: pd.DataFrame, *, keep: float = KEPT_ACCURACY) -> pd.DataFrame:
-    """Choose one point of every method by the paper's rule, a row per dataset, solver and method.
+    """Choose one point of every method by the paper's rule, a row per method and bench.
 
     The smallest mean DCA among points that keep the share ``keep`` of Scratch's mean accuracy: on the validation part where
     there is one, else on the test part as in the paper. Where Scratch is not among the methods, the most accurate point
     stands in for it. Diverged models are not chosen; a method none of whose points is eligible has an empty row.
     """
-    points = over_seeds(results)
-    prefix = "validation_" if "validation_accuracy" in points else ""
     chosen = []
-    for _, bench in points.groupby(["dataset", "model", "solver", "split"], sort=False):
+    for _, bench in over_seeds(results).groupby(BENCH, sort=False):
+        prefix = _judged_on(bench)
         sound = bench[~bench["diverged"]]
         plain = sound[sound["method"] == "scratch"]
         limit = keep * (plain if len(plain) else sound)[prefix + "accuracy"].max()
@@ -60,45 +63,97 @@ def select(results: pd.DataFrame, *, keep: float = KEPT_ACCURACY) -> pd.DataFram
     return pd.DataFrame(chosen).reset_index(drop=True)
 
 
+def _judged_on(bench: pd.DataFrame) -> str:
+    """Prefix of the measures to choose by."""
+    has_validation = "validation_accuracy" in bench and bench["validation_accuracy"].notna().all()
+    return "validation_" if has_validation else ""
+
+
 def how_chosen(results: pd.DataFrame) -> str:
     """Say in a line how :func:`select` chose."""
-    part = "validation part" if "validation_accuracy" in results else "test part, as the paper does"
+    parts = {"paper": "test part, as the paper does", "validated": "validation part"}
+    part = "; ".join(parts[protocol] for protocol in dict.fromkeys(results["protocol"]))
     reference = "Scratch's accuracy" if "scratch" in set(results["method"]) else "the best accuracy"
     return f"Smallest DCA that keeps {100 * KEPT_ACCURACY:.0f} % of {reference}, chosen on the {part} (percent)"
 
 
-def to_markdown(selected: pd.DataFrame) -> str:
-    """Write the selected points as a Markdown table, in percent, with the paper's figures beside ours."""
-    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
-    lines += ["| " + " | ".join(cells) + " |" for cells in display_rows(selected)]
+def comparison(selected: pd.DataFrame, refused: Mapping[tuple[str, str], str] | None = None) -> pd.DataFrame:
+    """Return the table for people, as text: percent, mean ± standard deviation over seeds, the paper's figures beside ours.
+
+    Parameters
+    ----------
+    selected : DataFrame
+        From :func:`select`.
+    refused : mapping, optional
+        Why a method could not be trained, by dataset and method; such a row says N/A and the reason.
+    """
+    named = [c for c in BENCH if c in ALWAYS_SHOWN or selected[c].nunique() > 1]
+    paper = paper_results().set_index(["dataset", "method"])
+    rows: list[dict[str, str]] = []
+    for _, row in selected.iterrows():
+        shown = {"method": str(row["method"]), **{c: str(row[c]) for c in named}}
+        if pd.isna(row["accuracy"]):
+            rows.append(shown | {"chosen": "N/A: no point keeps enough accuracy"})
+            continue
+        shown["chosen"] = _searched(row["method"], json.loads(row["hyperparameters"]))
+        for title, measure in MEASURES.items():
+            shown[title] = _percent(100 * row[measure], 100 * row[f"{measure}_std"])
+        key = (row["dataset"], row["method"])
+        if key in paper.index and _as_in_the_paper(row):
+            for title, measure in MEASURES.items():
+                shown[f"paper: {title}"] = _percent(paper.loc[key, measure], paper.loc[key].get(f"{measure}_std", np.nan))
+        rows.append(shown)
+    for (dataset, method), reason in (refused or {}).items():
+        rows.append({"dataset": dataset, "method": method, "chosen": f"N/A: {reason.split(';')[0]}"})
+    titles = [*MEASURES, *(f"paper: {title}" for title in MEASURES)]
+    columns = ["dataset", "method", *(c for c in named if c != "dataset"), "chosen", *titles]
+    table = pd.DataFrame([dict.fromkeys(columns, "") | row for row in rows], columns=columns)
+    table = table.sort_values("dataset", kind="stable", ignore_index=True)
+    return table.loc[:, [c for c in columns if not c.startswith("paper") or table[c].ne("").any()]]
+
+
+def _as_in_the_paper(row: pd.Series) -> bool:
+    return (row["model"], row["protocol"], row["split"], row["objective"]) == ("linear", "paper", 0, "balanced")
+
+
+def best_of(table: pd.DataFrame) -> dict[str, set[Any]]:
+    """Return the rows that are best in accuracy, DCA and worst accuracy on their dataset, by column of the table."""
+    best: dict[str, set[Any]] = {title: set() for title in MEASURES}
+    for _, part in table.groupby("dataset", sort=False):
+        for title in MEASURES:
+            values = pd.to_numeric(part[title].str.split().str[0], errors="coerce")
+            extreme = values.min() if title == "DCA" else values.max()
+            best[title] |= set(values.index[np.isclose(values, extreme)])
+    return best
+
+
+def to_markdown(table: pd.DataFrame) -> str:
+    """Write a table of text in Markdown, the best of every dataset in bold."""
+    best = best_of(table)
+    lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
+    for index, row in table.iterrows():
+        cells = [f"**{row[c]}**" if index in best.get(c, ()) else row[c].replace("|", "\\|") for c in table.columns]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def display_rows(selected: pd.DataFrame) -> list[list[str]]:
-    """Return the cells of the table as text."""
-    paper = paper_results().set_index(["dataset", "method"])
-    rows = []
-    row: Any
-    for row in selected.itertuples():
-        names = [row.dataset, row.method, row.solver]
-        if pd.isna(row.accuracy):
-            rows.append([*names, "no point keeps enough accuracy", "", "", "", "", ""])
-            continue
-        key = (row.dataset, row.method)
-        comparable = row.model == "linear" and row.protocol == "paper" and row.split == 0 and key in paper.index
-        theirs = paper.loc[key] if comparable else None
-        rows.append(
-            [
-                *names,
-                _searched(row.method, json.loads(row.hyperparameters)),
-                _percent(row.accuracy, row.accuracy_std),
-                _percent(row.dca, row.dca_std),
-                f"{100 * row.worst_accuracy:.2f}",
-                "" if theirs is None else f"{theirs['accuracy']:.2f} ± {theirs['accuracy_std']:.2f}",
-                "" if theirs is None else f"{theirs['dca']:.2f} ± {theirs['dca_std']:.2f}",
-            ]
-        )
-    return rows
+def to_latex(table: pd.DataFrame) -> str:
+    """Write a table of text as a LaTeX tabular, the best of every dataset in bold."""
+    best = best_of(table)
+    lines = [r"\begin{tabular}{" + "l" * len(table.columns) + "}", r"\hline", _latex_row(table.columns), r"\hline"]
+    for index, row in table.iterrows():
+        cells = [rf"\textbf{{{_latex(row[c])}}}" if index in best.get(c, ()) else _latex(row[c]) for c in table.columns]
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
+
+
+def _latex_row(cells: Any) -> str:
+    return " & ".join(_latex(str(cell)) for cell in cells) + r" \\"
+
+
+def _latex(text: str) -> str:
+    escapes = {"\\": r"\textbackslash{}", "±": r"$\pm$"} | {c: "\\" + c for c in "&%$#_{}"}
+    return "".join(escapes.get(c, c) for c in text)
 
 
 def _searched(method: str, hyperparameters: dict[str, float]) -> str:
@@ -106,4 +161,6 @@ def _searched(method: str, hyperparameters: dict[str, float]) -> str:
 
 
 def _percent(mean: float, std: float) -> str:
-    return f"{100 * mean:.2f}" if pd.isna(std) else f"{100 * mean:.2f} ± {100 * std:.2f}"
+    if np.isnan(mean):
+        return ""
+    return f"{mean:.2f}" if np.isnan(std) else f"{mean:.2f} ± {std:.2f}"

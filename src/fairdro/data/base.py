@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -57,6 +59,19 @@ class Dataset:
         counts = np.zeros((len(self.class_names), len(self.group_names)), dtype=np.int64)
         np.add.at(counts, (self.y, self.a), 1)
         return counts
+
+    @property
+    def cells(self) -> Cells:
+        """Class and group of every row."""
+        return Cells.from_labels(self.y, Groups(self.a, self.group_names), n_classes=len(self.class_names))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the features, classes and groups."""
+        digest = hashlib.sha256(json.dumps([list(self.X.columns), self.class_names, self.group_names]).encode())
+        for array in (self.X.to_numpy(np.float64), self.y, self.a):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def split(self, protocol: str = "paper", *, seed: int = 0) -> Split:
         """Split into train, validation and test parts, with features scaled by the train part.

@@ -8,7 +8,7 @@ from fairdro.methods.ablations import (
     FairDROWithoutSmoothing,
     GroupDRO,
 )
-from fairdro.methods.base import Batch, CellMeans, LogRange, Method, State, Task
+from fairdro.methods.base import OBJECTIVES, Baseline, Batch, CellMeans, LogRange, Method, State, Task
 from fairdro.methods.cov import Cov
 from fairdro.methods.egr import EGR
 from fairdro.methods.fairbatch import FairBatch
@@ -28,9 +28,11 @@ __all__ = [
     "LBC",
     "METHODS",
     "MFD",
+    "OBJECTIVES",
     "PL",
     "RVP",
     "RW",
+    "Baseline",
     "Batch",
     "CellMeans",
     "ClasswiseSimplex",

@@ -25,6 +25,7 @@ from fairdro.errors import InputError, unknown_name
 __all__ = ["Baseline", "Batch", "CellMeans", "LogRange", "Method", "Scalars", "State", "Task"]
 
 OBJECTIVES = ["balanced", "standard"]
+VARIANTS = ["paper", "code"]
 
 Scalars = float | Sequence[float]
 """A hyperparameter: one value, or one per point of a bank."""
@@ -151,12 +152,17 @@ class Method:
         The registry's name.
     search : dict of str to LogRange
         Hyperparameters to sweep, with the paper's range.
+    choices : dict of str to list of str
+        Hyperparameters that are one of a few names.
     stepwise : dict
         Hyperparameters that do better where the weights move at every step, as in the full-batch solver.
     regularised : bool
         Whether :meth:`penalty` adds to the loss; only the mini-batch engine can train such a method.
     every_batch : bool
         Whether :meth:`observe` moves the weights at every mini-batch; only the mini-batch engine can train such a method.
+    sampling : str
+        How mini-batches are drawn, see :func:`~fairdro.training.sampling.draw_epoch`. Weighted cell means are the same
+        under any; a regulariser that averages over a batch itself is defined for samples drawn as they come.
     needs_features : bool
         Whether :meth:`penalty` reads the features of a hidden layer.
     max_classes, max_groups : int or None
@@ -171,9 +177,11 @@ class Method:
 
     name: ClassVar[str]
     search: ClassVar[dict[str, LogRange]] = {}
+    choices: ClassVar[dict[str, list[str]]] = {}
     stepwise: ClassVar[dict[str, Any]] = {}
     regularised: ClassVar[bool] = False
     every_batch: ClassVar[bool] = False
+    sampling: ClassVar[str] = "equal"
     needs_features: ClassVar[bool] = False
     max_classes: ClassVar[int | None] = None
     max_groups: ClassVar[int | None] = None
@@ -186,6 +194,9 @@ class Method:
             object.__setattr__(self, key, _numbers(getattr(self, key), f"{key} of {self.name}"))
         if len({len(v) for v in self._swept().values()}) > 1:
             raise InputError(f"The hyperparameters of {self.name} have different numbers of values: {self._swept()}.")
+        for key, known in self.choices.items():
+            if getattr(self, key) not in known:
+                raise unknown_name(key, getattr(self, key), known)
 
     @classmethod
     def sweep(cls, points: int, **fixed: Any) -> Method:
@@ -296,12 +307,9 @@ class Baseline(Method):
         Balanced, every cell counts the same (the paper's main tables); standard, every sample (its appendix).
     """
 
-    objective: Literal["balanced", "standard"] = "balanced"
+    choices: ClassVar[dict[str, list[str]]] = {"objective": OBJECTIVES}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.objective not in OBJECTIVES:
-            raise unknown_name("objective", self.objective, OBJECTIVES)
+    objective: Literal["balanced", "standard"] = "balanced"
 
     def plain_weights(self, task: Task) -> Tensor:
         """Return the weights of plain training ``(Y, A)``."""

@@ -28,6 +28,7 @@ class Cov(Regulariser):
 
     name: ClassVar[str] = "cov"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e2)}
+    sampling: ClassVar[str] = "uniform"
     max_classes: ClassVar[int | None] = 2
 
     def regulariser(self, state: State, batch: Batch) -> Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fairdro.methods.base import Baseline, Batch, CellMeans, LogRange, Scalars, State, Task
+from fairdro.methods.base import VARIANTS, Baseline, Batch, CellMeans, LogRange, Scalars, State, Task
+
+CODE_BATCH = 128
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class EGR(Baseline):
     Samples of a cell then cost :math:`C_0 = 1[y \ne 0]\, u` if predicted as 0 and
     :math:`C_1 = 1[y \ne 1]\, u + \Lambda_{y,a} / P_{y,a} - \sum_a \Lambda_{y,a} / P_y` if predicted as 1: they are trained
     with the cheaper label and the weight :math:`|C_0 - C_1|`. The last training uses the average of the multipliers and
-    gives the deterministic model that is kept. The authors' code sums :math:`\Lambda` over the batch and takes :math:`\mu`
-    over all samples; both are corrected here.
+    gives the deterministic model that is kept; :meth:`~fairdro.training.TrainedBank.predict_randomised` draws from those of
+    the rounds before, which is the classifier that the theory speaks of.
 
     Parameters
     ----------
@@ -35,17 +37,23 @@ class EGR(Baseline):
         B, the largest sum of the multipliers.
     objective : {"balanced", "standard"}, default "balanced"
         ``u`` is 1 / P(y, a), or 1.
+    variant : {"paper", "code"}, default "paper"
+        The authors' code has two slips, kept here for comparison: it sums :math:`\Lambda` over the samples of a batch (here
+        its expected value for 128), and takes :math:`\mu_y` over all classes.
     """
 
     name: ClassVar[str] = "egr"
-    search: ClassVar[dict[str, LogRange]] = {"eta": LogRange(1e-2, 1e2), "bound": LogRange(1e-2, 1e1)}
+    search: ClassVar[dict[str, LogRange]] = {"bound": LogRange(1e-2, 1e1), "eta": LogRange(1e-2, 1e2)}
     regularised: ClassVar[bool] = True
     max_classes: ClassVar[int | None] = 2
     rounds: ClassVar[int] = 11
     restart: ClassVar[bool] = True
 
+    choices: ClassVar[dict[str, list[str]]] = {**Baseline.choices, "variant": VARIANTS}
+
     eta: Scalars = 1.0
     bound: Scalars = 1.0
+    variant: Literal["paper", "code"] = "paper"
 
     def begin(self, task: Task) -> State:
         """Start from theta = 0."""
@@ -76,7 +84,8 @@ class EGR(Baseline):
         """Move the multipliers by the gaps in positive predictions; before the last round, take their average."""
         error, share = cells.error.nan_to_num(0), state["share"]
         positive = torch.stack([error[..., 0, :], 1 - error[..., 1, :]], dim=-2)
-        of_class = (positive * share).sum(-1, keepdim=True) / share.sum(-1, keepdim=True).clamp(min=1e-12)
+        pooled = (-1,) if self.variant == "paper" else (-2, -1)
+        of_class = (positive * share).sum(pooled, keepdim=True) / share.sum(pooled, keepdim=True).clamp(min=1e-12)
         gap = self.hyperparameter("eta") * (positive - of_class).where(share > 0, 0)
         moved = {
             **state,
@@ -111,5 +120,9 @@ class EGR(Baseline):
         """Return what predicting 0 and predicting 1 costs a sample of every cell ``(..., 2, A)``."""
         unit = 1 / share.clamp(min=1e-12) if self.objective == "balanced" else torch.ones_like(share)
         label = torch.tensor([[0.0], [1.0]], dtype=share.dtype)
-        per_class = multipliers.sum(-1, keepdim=True) / share.sum(-1, keepdim=True).clamp(min=1e-12)
+        of_class = share.sum(-1, keepdim=True)
+        total = multipliers.sum(-1, keepdim=True)
+        if self.variant == "code":
+            total = CODE_BATCH * (of_class * total).sum(-2, keepdim=True)
+        per_class = total / of_class.clamp(min=1e-12)
         return label * unit, (1 - label) * unit + multipliers / share.clamp(min=1e-12) - per_class

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fairdro.errors import InputError
-from fairdro.methods.base import Baseline, CellMeans, LogRange, Scalars, State, Task, uniform
+from fairdro.methods.base import VARIANTS, Baseline, CellMeans, LogRange, Scalars, State, Task, uniform
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,17 @@ class FairBatch(Baseline):
         Step of the rates.
     objective : {"balanced", "standard"}, default "balanced"
         Balanced, classes count the same and rates start equal; standard, both start from the data's own.
+    variant : {"paper", "code"}, default "paper"
+        The authors' code compares neighbouring groups only, the same for two groups.
     """
 
     name: ClassVar[str] = "fairbatch"
     search: ClassVar[dict[str, LogRange]] = {"alpha": LogRange(1e-3, 1e2)}
 
+    choices: ClassVar[dict[str, list[str]]] = {**Baseline.choices, "variant": VARIANTS}
+
     alpha: Scalars = 0.01
+    variant: Literal["paper", "code"] = "paper"
 
     @property
     def needs_loss(self) -> bool:
@@ -61,13 +66,23 @@ class FairBatch(Baseline):
         if cells.loss is None:
             raise InputError("FairBatch needs the mean loss of every cell.")
         rates, present = state["rates"], ~cells.loss.isnan()
-        high = cells.loss.where(present, -torch.inf)
-        gap = (high.amax(-1) - cells.loss.where(present, torch.inf).amin(-1)).where(present.any(-1), -torch.inf)
+        gap, losing = self._largest_gap(cells.loss, present)
         in_class = torch.nn.functional.one_hot(gap.argmax(-1), rates.shape[-2]).bool()[..., None]
-        worst = torch.nn.functional.one_hot(high.argmax(-1), rates.shape[-1]).bool()
+        worst = torch.nn.functional.one_hot(losing, rates.shape[-1]).bool()
         alpha = self.hyperparameter("alpha")
         others = (present.sum(-1, keepdim=True) - 1).clamp(min=1)
         moved = torch.where(worst, rates + alpha, rates - alpha / others).clamp(0, 1).where(present, 0)
         moved = moved / moved.sum(-1, keepdim=True).clamp(min=1e-12)
         shifts = in_class & (gap > 0)[..., None]
         return {**state, "rates": moved.where(shifts, rates)}
+
+    def _largest_gap(self, loss: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the largest gap between two groups of every class ``(*bank, Y)``, and the group that loses by it."""
+        if self.variant == "paper" or loss.shape[-1] == 1:
+            high = loss.where(present, -torch.inf)
+            gap = high.amax(-1) - loss.where(present, torch.inf).amin(-1)
+            return gap.where(present.any(-1), -torch.inf), high.argmax(-1)
+        steps = loss.diff(dim=-1).nan_to_num(0)
+        gap, pair = steps.abs().max(-1)
+        rises = steps.gather(-1, pair[..., None]).squeeze(-1) >= 0
+        return gap, pair + rises.long()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fairdro.errors import InputError, unknown_name
+from fairdro.errors import InputError
 from fairdro.methods.base import CellMeans, LogRange, Method, Scalars, State, Task, uniform
 from fairdro.uncertainty import ChiSquareBall, Simplex, UncertaintySet
 
@@ -19,8 +19,6 @@ SMOOTHING: dict[str, Callable[[float], float]] = {
     "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
     "none": lambda progress: 1.0,
 }
-UNCERTAINTY = ["chi_square", "chi_square_nonnegative", "simplex"]
-SIGNALS = ["error", "loss"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,11 @@ class FairDRO(Method):
 
     name: ClassVar[str] = "fairdro"
     search: ClassVar[dict[str, LogRange]] = {"rho": LogRange(1e-2, 1e2, zero=True)}
+    choices: ClassVar[dict[str, list[str]]] = {
+        "uncertainty": ["chi_square", "chi_square_nonnegative", "simplex"],
+        "smoothing": list(SMOOTHING),
+        "signal": ["error", "loss"],
+    }
     stepwise: ClassVar[dict[str, Any]] = {"softness": 0.02}
 
     rho: Scalars = 1.0
@@ -64,13 +67,6 @@ class FairDRO(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for kind, name, known in (
-            ("uncertainty set", self.uncertainty, UNCERTAINTY),
-            ("smoothing", self.smoothing, list(SMOOTHING)),
-            ("signal", self.signal, SIGNALS),
-        ):
-            if name not in known:
-                raise unknown_name(kind, name, known)
         if self.softness and self.uncertainty != "chi_square":
             raise InputError(f"softness is defined for uncertainty='chi_square' only, not for {self.uncertainty!r}.")
         self._uncertainty_set()

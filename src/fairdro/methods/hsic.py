@@ -8,12 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fairdro.errors import InputError, unknown_name
+from fairdro.errors import InputError
 from fairdro.methods.base import Batch, LogRange, State
 from fairdro.methods.kernels import squared_distances
 from fairdro.methods.regulariser import Regulariser
 
-KERNELS = ["gaussian", "polynomial"]
 FEWEST = 4  # samples of a class that the unbiased estimator needs
 
 
@@ -40,14 +39,10 @@ class FairHSIC(Regulariser):
 
     name: ClassVar[str] = "fairhsic"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e4)}
+    choices: ClassVar[dict[str, list[str]]] = {**Regulariser.choices, "kernel": ["gaussian", "polynomial"]}
     needs_features: ClassVar[bool] = True
 
     kernel: Literal["gaussian", "polynomial"] = "gaussian"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kernel not in KERNELS:
-            raise unknown_name("kernel", self.kernel, KERNELS)
 
     def regulariser(self, state: State, batch: Batch) -> Tensor:
         """Return the sum over classes of the dependence."""

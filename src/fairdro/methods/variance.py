@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fairdro.methods.base import Batch, LogRange, Scalars, State
+from fairdro.methods.base import VARIANTS, Batch, LogRange, Scalars, State
 from fairdro.methods.regulariser import Regulariser
 from fairdro.methods.scratch import Scratch
 
@@ -52,13 +52,22 @@ class WithoutDRO(Regulariser):
     ----------
     lam : float or sequence of float, default 1
     objective : {"balanced", "standard"}, default "balanced"
+    variant : {"paper", "code"}, default "paper"
+        The authors' code has the mean over cells of :math:`|L_{y,a} - mean_a L_{y,a}|`, half as much for two groups.
     """
 
     name: ClassVar[str] = "fairdro_wo_dro"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e2)}
+    choices: ClassVar[dict[str, list[str]]] = {**Regulariser.choices, "variant": VARIANTS}
+
+    variant: Literal["paper", "code"] = "paper"
 
     def regulariser(self, state: State, batch: Batch) -> Tensor:
         """Return the mean over classes of the gap between the groups that are there."""
         means, present = batch.means(batch.losses), batch.present
+        if self.variant == "code":
+            number = present.sum(-1, keepdim=True).clamp(min=1)
+            centre = (means * present).sum(-1, keepdim=True) / number
+            return ((means - centre).abs() * present / number).sum(-1).mean(-1)
         gap = means.where(present, -torch.inf).amax(-1) - means.where(present, torch.inf).amin(-1)
         return gap.where(present.any(-1), 0).mean(-1)

@@ -32,11 +32,11 @@ def train_minibatch(
     batch_size: int = 128,
     lr: float = 1e-3,
     weight_decay: float = 1e-3,
-    sampling: str = "equal",
+    sampling: str | None = None,
     teacher: TrainedBank | None = None,
     on_step: Callable[[int, int], object] | None = None,
 ) -> TrainedBank:
-    """Train by AdamW with a cosine schedule, batches drawn equally from the cells, weights updated after every epoch.
+    """Train by AdamW with a cosine schedule, batches drawn as the method asks, weights updated after every epoch.
 
     Every model of a seed sees the same batches; results do not depend on which other models are in the bank, up to float
     rounding.
@@ -53,8 +53,8 @@ def train_minibatch(
         Each decides initial weights and batch order.
     epochs, batch_size, lr, weight_decay
         Defaults are the paper's.
-    sampling : {"equal", "weighted", "uniform"}
-        See :func:`~fairdro.training.sampling.draw_epoch`.
+    sampling : {"equal", "weighted", "uniform"}, optional
+        See :func:`~fairdro.training.sampling.draw_epoch`; by default as the method is defined, equal for most.
     teacher : TrainedBank, optional
         For a method that learns from one: a model of the same kind for every seed. If missing, it is trained first.
     on_step : callable, optional
@@ -68,6 +68,7 @@ def train_minibatch(
     _check_options(seeds, epochs, batch_size, lr, weight_decay)
     start = time.perf_counter()
     bank = get_model(model)(X.shape[1], cells.n_classes, seeds=seeds, points=method.points)
+    sampling = sampling or method.sampling
     task = Task(cells.counts, bank.bank, bank.hidden)
     method.check(task)
     rule, finished = method.teacher(), 0
@@ -87,7 +88,7 @@ def train_minibatch(
     teaching = None if rule is None or teacher is None else _check_teacher(teacher.model, bank)
     streams = [generator(seed, "batches") for seed in seeds]
     state = method.begin(task)
-    weights_seen, accuracy_seen = [], []
+    weights_seen, accuracy_seen, earlier = [], [], []
     initial = {key: value.clone() for key, value in bank.state_dict().items()}
     overflowed = torch.zeros(bank.bank, dtype=torch.bool)
     with torch_threads(1):
@@ -112,11 +113,13 @@ def train_minibatch(
                 tell(finished)
             if training_round + 1 < method.rounds:
                 state = method.next_round(state, means)
+                if method.restart:
+                    earlier.append({key: value.clone() for key, value in bank.state_dict().items()})
         final = training_means(bank, X, cells, with_loss=True)
     assert final.loss is not None  # noqa: S101 - asked for above
     diverged = overflowed | ran_away(final.loss, cells.counts)
     history = History(torch.stack(weights_seen), torch.stack(accuracy_seen))
-    trained = TrainedBank(bank, method, state, history, diverged, time.perf_counter() - start)
+    trained = TrainedBank(bank, method, state, history, diverged, time.perf_counter() - start, tuple(earlier))
     trained.warn_if_diverged()
     return trained
 

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import Method, State
 from fairdro.models import ModelBank
+from fairdro.seeding import generator
 
 __all__ = ["History", "TrainedBank", "as_features", "check_training_data", "ran_away"]
 
@@ -55,6 +57,8 @@ class TrainedBank:
         Models that are not to be used: the loss of a cell ran away.
     seconds : float
         Wall time of the whole bank.
+    earlier : tuple of dict of str to Tensor
+        Parameters of the models of earlier rounds, for a method whose rounds start anew.
     """
 
     model: ModelBank
@@ -63,6 +67,7 @@ class TrainedBank:
     history: History
     diverged: Tensor
     seconds: float
+    earlier: tuple[dict[str, Tensor], ...] = ()
 
     @property
     def weights(self) -> Tensor:
@@ -107,6 +112,19 @@ class TrainedBank:
     def predict(self, X: Any) -> Tensor:
         """Return class codes ``(S, P, N)`` for rows ``(N, D)``."""
         return torch.cat([self.model(rows).argmax(-1) for rows in self._features(X).split(ROWS_PER_CHUNK)], dim=2)
+
+    @torch.no_grad()
+    def predict_randomised(self, X: Any, *, seed: int = 0) -> Tensor:
+        """Return class codes ``(S, P, N)``, for every row by a model drawn from those of the earlier rounds."""
+        if not self.earlier:
+            raise InputError(f"{self.method.name} trains one model per point, so there are none to draw from; use predict.")
+        rows = self._features(X)
+        by_round = torch.stack([
+            torch.cat([functional_call(self.model, models, part).argmax(-1) for part in rows.split(ROWS_PER_CHUNK)], dim=2)
+            for models in self.earlier
+        ])  # fmt: skip
+        drawn = torch.randint(len(self.earlier), (len(rows),), generator=generator(seed, "randomised"))
+        return by_round.gather(0, drawn.expand(1, *by_round.shape[1:])).squeeze(0)
 
     def _features(self, X: Any) -> Tensor:
         features = as_features(X)

@@ -1,0 +1,169 @@
+"""What to compare: a plan is a list of banks, and a bank is what is trained together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import metadata
+from itertools import product
+from typing import Any
+
+from fairdro.data import DATASETS, PROTOCOLS, Dataset, load_dataset
+from fairdro.errors import InputError, unknown_name
+from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, Task, get_method
+from fairdro.models import MODELS, get_model
+
+__all__ = ["SOLVERS", "Bank", "BenchPlan"]
+
+SOLVERS = ["fullbatch", "minibatch"]
+
+
+@cache
+def known_dataset(name: str) -> Dataset:
+    """Return a dataset that many banks ask for; not to be changed."""
+    return load_dataset(name)
+
+
+@dataclass(frozen=True)
+class Bank:
+    """One method over its grid and its seeds, on one split of one dataset: what is trained together."""
+
+    dataset: str
+    method: Method
+    model: str = "linear"
+    solver: str = "fullbatch"
+    seeds: tuple[int, ...] = (0,)
+    protocol: str = "paper"
+    split: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.dataset} / {self.method.name} / {self.model} / {self.solver}"
+
+    def spec(self) -> dict[str, Any]:
+        """Return the bank as plain data, from which :meth:`from_spec` makes it again."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        hyperparameters = {f.name: getattr(self.method, f.name) for f in fields(self.method)}
+        return {**values, "method": self.method.name, "hyperparameters": hyperparameters}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Bank:
+        """Make a bank from plain data."""
+        rest = {key: value for key, value in spec.items() if key not in {"method", "hyperparameters"}}
+        method = get_method(spec["method"])(**spec["hyperparameters"])
+        return cls(**{**rest, "method": method, "seeds": tuple(spec["seeds"])})
+
+    @property
+    def id(self) -> str:
+        """Name made from the bank's content, the data and the version of the package."""
+        content = [self.spec(), known_dataset(self.dataset).fingerprint, metadata.version("fairdro")]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:20]
+
+    @property
+    def cost(self) -> float:
+        """Rough relative cost of training."""
+        rounds = self.method.rounds + (self.method.teacher() is not None)
+        slower = 30 if self.solver == "minibatch" else 1
+        return len(known_dataset(self.dataset)) * rounds * slower * (1 + len(self.seeds) * self.method.points / 40)
+
+    def refusal(self) -> str | None:
+        """Say why the method cannot be trained on this data and model, if so."""
+        dataset = known_dataset(self.dataset)
+        try:
+            self.method.check(Task(dataset.cells.counts, hidden=get_model(self.model).hidden))
+        except InputError as error:
+            return str(error)
+        return None
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """What to compare.
+
+    Attributes
+    ----------
+    datasets, methods, solvers : list of str
+        ``["all"]`` are all methods that one of the solvers can train; those that the model or the data do not allow are
+        reported with the reason.
+    model : str
+    points : int
+        Hyperparameter points per method. A solver skips methods it cannot train.
+    seeds : int
+        Seeds per point with the mini-batch solver; the full-batch solver has no randomness and trains once.
+    protocol : {"paper", "validated"}
+    split : int
+        Seed of the train/test split; 0 is the paper's.
+    objective : {"balanced", "standard"}
+        What the baselines minimise: every cell, or every sample, counts the same.
+    """
+
+    datasets: list[str] = field(default_factory=lambda: list(DATASETS))
+    methods: list[str] = field(default_factory=lambda: ["scratch", "fairdro"])
+    solvers: list[str] = field(default_factory=lambda: ["fullbatch"])
+    model: str = "linear"
+    points: int = 20
+    seeds: int = 4
+    protocol: str = "paper"
+    split: int = 0
+    objective: str = "balanced"
+
+    def __post_init__(self) -> None:
+        everything = self.methods == ["all"]
+        if everything:
+            trainable = [name for name, method in METHODS.items() if set(method.solvers()) & set(self.solvers)]
+            object.__setattr__(self, "methods", trainable or list(METHODS))
+        for kind, names, known in (
+            ("dataset", self.datasets, list(DATASETS)),
+            ("method", self.methods, list(METHODS)),
+            ("solver", self.solvers, SOLVERS),
+            ("model", [self.model], list(MODELS)),
+            ("protocol", [self.protocol], PROTOCOLS),
+            ("objective", [self.objective], OBJECTIVES),
+        ):
+            if len(names) != len(set(names)):
+                raise InputError(f"A {kind} is named twice: {', '.join(names)}.")
+            if not names:
+                raise InputError(f"Name at least one {kind}: {', '.join(known)}.")
+            for name in names:
+                if name not in known:
+                    raise unknown_name(kind, name, known)
+        for kind, number, least, most in (
+            ("points", self.points, 1, 1000),
+            ("seeds", self.seeds, 1, 1000),
+            ("split", self.split, 0, 2**32 - 1),
+        ):
+            if not least <= number <= most:
+                raise InputError(f"{kind} must lie between {least} and {most}, got {number}.")
+        for name in self.methods:
+            if not set(get_method(name).solvers()) & set(self.solvers):
+                raise InputError(f"{name} needs mini-batches; add minibatch to the solvers or leave it out.")
+        if self.model != "linear" and "fullbatch" in self.solvers:
+            raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
+        if not everything:
+            self._refuse_the_impossible()
+
+    def banks(self) -> list[Bank]:
+        """Return the banks in the order of the tables."""
+        return [
+            Bank(
+                dataset, self._method(method, solver), self.model, solver,
+                seeds=tuple(range(self.seeds)) if solver == "minibatch" else (0,),
+                protocol=self.protocol, split=self.split,
+            )
+            for dataset, solver, method in product(self.datasets, self.solvers, self.methods)
+            if solver in get_method(method).solvers()
+        ]  # fmt: skip
+
+    def _refuse_the_impossible(self) -> None:
+        for bank in self.banks():
+            if (reason := bank.refusal()) is not None:
+                raise InputError(reason)
+
+    def _method(self, name: str, solver: str) -> Method:
+        """Return the method over its grid, as it does best with the solver."""
+        kind = get_method(name)
+        fixed = dict(kind.stepwise) if solver == "fullbatch" else {}
+        if issubclass(kind, Baseline):
+            fixed["objective"] = self.objective
+        return kind.sweep(self.points, **fixed)

@@ -1,0 +1,207 @@
+"""Where results live: one file per bank, there whole or not at all.
+
+A file holds the bank's description, the confusion tensors of its models and their history, so that every metric, table and
+picture can be made again without training. It is written beside its place, flushed to the disk and moved there: a process
+killed at any moment leaves the files of all finished banks, and two processes on one folder can only write the same file
+twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from fairdro.bench.plan import Bank
+from fairdro.errors import InputError
+from fairdro.methods import METHODS
+from fairdro.metrics import METRICS
+
+__all__ = ["REPORTED", "Outcome", "Store", "write_whole"]
+
+REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
+KEY = ["dataset", "model", "method", "solver", "protocol", "split", "objective", "hyperparameters", "seed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a bank.
+
+    Attributes
+    ----------
+    bank : Bank
+    refused : str or None
+        Why it could not be trained; then there is nothing else.
+    seconds : float
+        Wall time of the whole bank.
+    diverged : ndarray of bool, shape (S, P)
+    confusion : dict of str to ndarray of shape (S, P, Y, A, Y)
+        Counts on the ``test`` part, and on the ``validation`` part where there is one.
+    weights, accuracy : ndarray of shape (T, S, P, Y, A)
+        Cell weights and training accuracy per cell over training, thinned.
+    epochs : ndarray of shape (T,)
+        At which share of training.
+    class_names, group_names : list of str
+    """
+
+    bank: Bank
+    refused: str | None = None
+    seconds: float = 0.0
+    diverged: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
+    confusion: dict[str, np.ndarray] = field(default_factory=dict)
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    accuracy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    epochs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    class_names: list[str] = field(default_factory=list)
+    group_names: list[str] = field(default_factory=list)
+
+    def rows(self) -> pd.DataFrame:
+        """Return a row per trained model, seed by seed, with all metrics."""
+        bank, method = self.bank, self.bank.method
+        rows = pd.DataFrame(
+            [
+                {
+                    "dataset": bank.dataset,
+                    "model": bank.model,
+                    "method": method.name,
+                    "solver": bank.solver,
+                    "hyperparameters": json.dumps(method.hyperparameters(point)),
+                    "seed": seed,
+                    "protocol": bank.protocol,
+                    "split": bank.split,
+                    "objective": getattr(method, "objective", "balanced"),
+                    "diverged": bool(self.diverged[s, point]),
+                    "seconds": self.seconds / self.diverged.size,
+                }
+                for s, seed in enumerate(bank.seeds)
+                for point in range(method.points)
+            ]
+        )
+        for part, counts in self.confusion.items():
+            prefix = "" if part == "test" else f"{part}_"
+            for name in REPORTED:
+                rows[prefix + name] = METRICS[name](counts).reshape(-1)
+        return rows
+
+    def to_bytes(self) -> bytes:
+        """Return the file's content."""
+        tensors = {f"confusion/{part}": np.ascontiguousarray(counts) for part, counts in self.confusion.items()}
+        tensors |= {"diverged": self.diverged, "weights": self.weights, "accuracy": self.accuracy, "epochs": self.epochs}
+        about = {
+            "bank": json.dumps(self.bank.spec()),
+            "refused": json.dumps(self.refused),
+            "seconds": json.dumps(self.seconds),
+            "class_names": json.dumps(self.class_names),
+            "group_names": json.dumps(self.group_names),
+        }
+        about["checksum"] = _checksum(tensors, about)
+        return safetensors.numpy.save(tensors, about)
+
+    @classmethod
+    def read(cls, path: Path) -> Outcome:
+        """Read a file, or say in a sentence that it is damaged."""
+        try:
+            with safetensors.safe_open(path, "numpy") as file:
+                about = dict(file.metadata() or {})
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+            if about.pop("checksum") != _checksum(tensors, about):
+                raise ValueError("its checksum is wrong")  # noqa: TRY301 - one sentence for every kind of damage
+            told: dict[str, Any] = {key: json.loads(value) for key, value in about.items()}
+            told["bank"] = Bank.from_spec(told["bank"])
+            confusion = {key.removeprefix("confusion/"): t for key, t in tensors.items() if key.startswith("confusion/")}
+            rest = {key: tensor for key, tensor in tensors.items() if not key.startswith("confusion/")}
+            return cls(**told, **rest, confusion=dict(sorted(confusion.items())))
+        except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+            raise InputError(
+                f"The stored bank {path} is damaged ({error}); delete that file and run the bench again to train it anew."
+            ) from error
+
+
+class Store:
+    """The banks stored in a folder.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder of a bench; the banks are in its subfolder ``store``.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.folder = out / "store"
+        self._read: dict[str, Outcome] = {}
+
+    def __contains__(self, bank: Bank) -> bool:
+        return self._path(bank).exists()
+
+    def write(self, outcome: Outcome) -> None:
+        """Store what came of a bank."""
+        write_whole(self._path(outcome.bank), outcome.to_bytes())
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what is stored, in the order of the tables."""
+        for path in sorted(self.folder.glob("*.safetensors")):
+            if path.name not in self._read:
+                self._read[path.name] = Outcome.read(path)
+        return sorted(self._read.values(), key=_place)
+
+    def results(self) -> pd.DataFrame:
+        """Return a row per trained model; a model that is in two banks counts once."""
+        tables = [outcome.rows() for outcome in self.outcomes() if outcome.refused is None]
+        if not tables:
+            raise InputError(f"There are no results in {self.folder.parent}; run `fairdro bench` with --out on it first.")
+        return pd.concat(tables, ignore_index=True).drop_duplicates(KEY, ignore_index=True)
+
+    def refused(self) -> dict[tuple[str, str], str]:
+        """Return why a method could not be trained on a dataset, by both names."""
+        return {(o.bank.dataset, o.bank.method.name): o.refused for o in self.outcomes() if o.refused is not None}
+
+    def _path(self, bank: Bank) -> Path:
+        return self.folder / f"{bank.dataset}-{bank.method.name}-{bank.solver}-{bank.id}.safetensors"
+
+
+def _place(outcome: Outcome) -> tuple[object, ...]:
+    bank = outcome.bank
+    rank = list(METHODS).index(bank.method.name)
+    return bank.dataset, bank.model, bank.protocol, bank.split, bank.solver, rank, json.dumps(bank.spec())
+
+
+def _checksum(tensors: dict[str, np.ndarray], about: dict[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for key in sorted(tensors):
+        digest.update(f"{key}{tensors[key].dtype}{tensors[key].shape}".encode())
+        digest.update(np.ascontiguousarray(tensors[key]).data)
+    return digest.hexdigest()
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is there whole or not at all, even if the process is killed or the power fails."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with _one_sentence(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _one_sentence(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"Cannot write {path}: {error.strerror}. What was stored before is still there.") from error
