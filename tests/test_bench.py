@@ -1,16 +1,21 @@
 """The bench from end to end on real data, and the command line as a person meets it."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import altair as alt
+import numpy as np
 import pandas as pd
 import pytest
 
 from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
+from fairdro.bench.figures import _vega, interactive_page
 from fairdro.bench.tables import comparison, how_chosen, over_seeds, paper_results, select, to_latex, to_markdown
 from fairdro.errors import InputError
+from fairdro.frontier import LimitDCA, non_dominated
 from fairdro.methods import METHODS
 
 COLUMNS = [
@@ -40,12 +45,39 @@ def test_the_command_leaves_results_table_and_pictures(out):
     assert len(results) == 1 + 6
     assert results["accuracy"].between(0.5, 0.8).all()
     assert json.loads(results["hyperparameters"].iloc[1])["rho"] == 0
-    assert (out / "frontier.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (out / "frontier.svg").read_text()
+    for name in ("frontier", "training", "cells", "seconds"):
+        assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (out / "figures" / f"{name}.svg").read_text()
+        assert "vegaEmbed('#chart'" in (out / "figures" / f"{name}.html").read_text()
     printed = (out / "printed.txt").read_text()
     assert "5.20 ± 0.92" in printed
-    assert str(out / "results.csv") in printed
+    assert "compas, linear, fullbatch (accuracy / DCA): scratch 64." in printed
+    assert f"Open {out / 'report.html'} to explore" in printed
     assert "| compas | fairdro | fullbatch |" in (out / "table.md").read_text()
+
+
+def test_the_report_is_made_again_from_the_store_alone(out, tmp_path):
+    shutil.copytree(out / "store", tmp_path / "store")
+    done = fairdro("report", str(tmp_path), "--select", "max-dca=0.1")
+    assert done.returncode == 0, done.stderr
+    for name in ("results.csv", "report.html"):
+        assert (tmp_path / name).read_text() == (out / name).read_text()
+    assert "largest accuracy with a DCA of at most 10 %" in (tmp_path / "table.md").read_text().lower().replace("dca", "DCA")
+    chosen = select(pd.read_csv(tmp_path / "results.csv"), LimitDCA(0.1)).set_index("method").loc["fairdro"]
+    assert chosen["dca"] <= 0.1
+    assert chosen["why"] == "the largest accuracy with a DCA of at most 10 %"
+
+
+def test_half_the_points_fill_the_holes_of_the_frontier(tmp_path):
+    results = run_bench(BenchPlan(datasets=["adult"], methods=["fairdro"], points=40), tmp_path)
+    assert len(results) == 40
+    front = results.iloc[non_dominated(results["accuracy"], results["dca"])]
+    accuracy = 100 * front["accuracy"].to_numpy()
+    between = accuracy[(accuracy >= 79) & (accuracy <= 82)]
+    assert len(between) > 8
+    assert -np.diff(between).min() < 0.6
+    plain = BenchPlan(datasets=["adult"], methods=["fairdro"], points=40, adaptive=False)
+    assert plain.banks()[0].method.rho == METHODS["fairdro"].sweep(40).rho
 
 
 def test_results_are_the_same_again(out, tmp_path):
@@ -120,6 +152,12 @@ def test_the_best_is_bold_and_special_characters_are_escaped(out):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["bench"], "Name the datasets to compare on (adult, compas), or a study with --file"),
+        (["bench", "adult", "--file", "study.toml"], "one of the two"),
+        (["bench", "adult", "--select", "best"], "There is no selection rule named 'best'"),
+        (["bench", "adult", "--workers", "0"], "workers must be at least 1, got 0"),
+        (["bench", "adult", "--objective", "fair"], "There is no objective named 'fair'"),
+        (["report", "/nowhere"], "There are no results in /nowhere"),
         (["bench", "adlut"], "There is no dataset named 'adlut'; choose one of: adult, compas."),
         (["bench", "adult", "--methods", "fairdo"], "There is no method named 'fairdo'"),
         (["bench", "adult", "--methods", ","], "Name at least one method"),
@@ -166,6 +204,14 @@ def test_all_methods_are_those_a_solver_can_train():
     assert {bank.method.name for bank in weights_only.banks()} == set(weights_only.methods)
     with pytest.raises(InputError, match="mfd needs the features of a hidden layer"):
         BenchPlan(methods=["mfd"], solvers=["minibatch"])
+
+
+def test_names_from_data_cannot_leave_the_interactive_page():
+    name = "</script><script>alert(1)</script>"
+    chart = alt.Chart(pd.DataFrame({"group": [name], "value": [1.0]})).mark_bar().encode(x="group", y="value")
+    page = interactive_page(chart, name)
+    assert page.count("</script>") == 2 + _vega().count("</script>")
+    assert "<script>alert" not in page.replace(_vega(), "")
 
 
 def test_plan_refuses_nothing_to_do():

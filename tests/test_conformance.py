@@ -117,7 +117,7 @@ def test_an_empty_cell_gets_no_weight(name):
 )  # fmt: skip
 def test_no_strength_is_scratch(name):
     X, cells = biased_problem(METHODS[name].max_classes or 3, METHODS[name].max_groups or 4)
-    run = {**RUN, "model": model_for(name)}
+    run = {**RUN, "model": model_for(name), "sampling": METHODS[name].sampling}
     nothing = train_minibatch(X, cells, METHODS[name](**dict.fromkeys(METHODS[name].search, 0.0)), **run)
     torch.testing.assert_close(nothing.logits(X), train_minibatch(X, cells, Scratch(), **run).logits(X))
 

@@ -6,7 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairdro.errors import InputError
-from fairdro.frontier import best_dca, convex_envelope, non_dominated
+from fairdro.frontier import (
+    KeepAccuracy,
+    Knee,
+    LimitDCA,
+    best_accuracy,
+    best_dca,
+    convex_envelope,
+    fill_holes,
+    hypervolume,
+    knee,
+    non_dominated,
+    rule_from,
+)
 
 points = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=25)
 
@@ -39,9 +51,63 @@ def test_best_dca_is_the_papers_rule():
     assert best_dca([0.8, 0.81], [0.03, 0.03], min_accuracy=0.5) == 1
 
 
+@given(points)
+def test_hypervolume_against_counting_squares(pairs):
+    accuracy, dca = np.array(pairs, dtype=float).T
+    beaten = sum(any(a > x and d <= y for a, d in pairs) for x in range(3, 20) for y in range(18))
+    assert hypervolume(accuracy, dca, reference=(3, 18)) == pytest.approx(beaten)
+
+
+@given(points)
+def test_the_knee_lies_on_the_envelope_and_best_accuracy_keeps_its_limit(pairs):
+    accuracy, dca = np.array(pairs, dtype=float).T
+    assert knee(accuracy, dca) in convex_envelope(accuracy, dca)
+    chosen = best_accuracy(accuracy, dca, max_dca=float(dca.mean()))
+    assert dca[chosen] <= dca.mean()
+    assert accuracy[chosen] == accuracy[dca <= dca.mean()].max()
+
+
+def test_the_knee_is_where_fairness_begins_to_cost_more():
+    accuracy, dca = [0.82, 0.81, 0.80, 0.75, 0.70], [0.10, 0.06, 0.02, 0.015, 0.01]
+    assert knee(accuracy, dca) == 2
+
+
+def test_rules_say_what_they_chose_and_why():
+    accuracy, dca = [0.82, 0.80, 0.79, 0.70], [0.07, 0.03, 0.02, 0.0]
+    kept = rule_from("keep=0.95")(accuracy, dca, plain_accuracy=0.82)
+    assert (kept.index, kept.why) == (2, "the smallest DCA at an accuracy of 77.90 % or more")
+    limited = rule_from("max-dca=0.03")(accuracy, dca, plain_accuracy=0.82)
+    assert (limited.index, limited.why) == (1, "the largest accuracy with a DCA of at most 3 %")
+    assert rule_from("knee")(accuracy, dca, plain_accuracy=0.82).index == knee(accuracy, dca)
+    assert [rule_from(text) for text in ("keep", "max-dca", "knee")] == [KeepAccuracy(0.95), LimitDCA(0.05), Knee()]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=9), st.integers(0, 12))
+def test_new_strengths_lie_between_those_tried_and_the_widest_step_gets_the_most(pairs, number):
+    accuracy, dca = np.array(pairs, dtype=float).T
+    tried = np.geomspace(0.01, 100, len(pairs))
+    new = np.array(fill_holes(tried, accuracy, dca, number))
+    assert len(new) == number
+    per_step = np.histogram(new, bins=tried)[0]
+    width = np.hypot(np.diff(accuracy), np.diff(dca))
+    left = width / (per_step + 1)
+    if number:
+        assert left.max() <= (width / np.maximum(per_step, 1))[per_step > 0].min() + 1e-9
+
+
+def test_holes_ignore_the_strength_zero():
+    new = fill_holes([0.0, 1.0, 10.0, 100.0], [0.9, 0.8, 0.8, 0.6], [0.2, 0.1, 0.1, 0.1], 3)
+    assert all(10 < value < 100 for value in new)
+    assert np.diff(np.log([10, *new, 100])) == pytest.approx(np.log(10) / 4, rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
+        (lambda: best_accuracy([0.5], [0.1], max_dca=0.05), "the fairest has 0.1000. Raise the limit"),
+        (lambda: fill_holes([0, 1], [0.5, 0.6], [0.1, 0.2], 2), "at least two strengths"),
+        (lambda: rule_from("keep=much"), "needs a share between 0 and 1"),
+        (lambda: rule_from("knee=0.5"), "needs a share between 0 and 1"),
         (lambda: best_dca([0.5], [0.1], min_accuracy=0.6), "the best has 0.5000. Lower the demand"),
         (lambda: non_dominated([], []), "at least one point"),
         (lambda: non_dominated([0.5, np.nan], [0.1, 0.1]), "NaN"),

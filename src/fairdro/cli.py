@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
@@ -24,10 +24,12 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from fairdro.bench import Bank, BenchPlan, OnStep, Store, run_bench, write_outputs
-from fairdro.bench.tables import how_chosen
+from fairdro.bench import Bank, BenchPlan, OnStep, Store, Study, read_study, run_bench, write_outputs
+from fairdro.bench.tables import findings, how_chosen
+from fairdro.bench.tables import select as select_points
 from fairdro.data import DATASETS
 from fairdro.errors import InputError
+from fairdro.frontier import Rule, rule_from
 from fairdro.methods import METHODS
 from fairdro.models import MODELS
 
@@ -39,6 +41,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 console = Console() if sys.stdout.isatty() else Console(width=140)
+
+
+SELECT_HELP = "How to choose a point of each method: 'keep=0.95' (the paper's rule), 'max-dca=0.05' or 'knee'."
 
 
 class Kind(StrEnum):
@@ -61,7 +66,7 @@ def _root(
 
 @app.command()
 def bench(
-    datasets: Annotated[list[str], typer.Argument(help="Datasets to compare on.", show_default=False)],
+    datasets: Annotated[list[str] | None, typer.Argument(help="Datasets to compare on.", show_default=False)] = None,
     methods: Annotated[
         str, typer.Option(help="Methods, separated by commas, or 'all'; `fairdro list methods`.")
     ] = "scratch,fairdro",
@@ -78,32 +83,74 @@ def bench(
     objective: Annotated[
         str, typer.Option(help="What baselines minimise: 'balanced' (every cell counts the same) or 'standard'.")
     ] = "balanced",
+    adaptive: Annotated[
+        bool | None,
+        typer.Option(
+            "--adaptive/--plain-grid",
+            help="Put half the points where the frontier has holes; by default with the full-batch solver.",
+            show_default=False,
+        ),
+    ] = None,
+    select: Annotated[str, typer.Option(help=SELECT_HELP)] = "keep=0.95",
     workers: Annotated[
         int | None, typer.Option(help="Processes to train in; by default as many as suit.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results.csv, the table and the pictures.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder for results, tables, pictures and the report.")] = Path("results"),
+    file: Annotated[
+        Path | None, typer.Option(help="A study in TOML, instead of all other options.", show_default=False)
+    ] = None,
 ) -> None:
-    """Train methods over their hyperparameters and compare accuracy with fairness."""
-    plan = BenchPlan(
-        datasets=datasets,
-        methods=_names(methods),
-        solvers=_names(solvers),
-        model=model,
-        points=points,
-        seeds=seeds,
-        protocol=protocol,
-        split=split,
-        objective=objective,
-    )
-    with _progress(plan.banks()) as on_step:
-        results = run_bench(plan, out, workers=workers, on_step=on_step)
-    shown, files = write_outputs(Store(out), out)
-    table = Table(*shown.columns, title=how_chosen(results))
+    """Train methods over their hyperparameters and compare accuracy with fairness. A bench that was stopped goes on."""
+    if (file is None) == (not datasets):
+        raise InputError(f"Name the datasets to compare on ({', '.join(DATASETS)}), or a study with --file; one of the two.")
+    if file is not None:
+        study = read_study(file)
+    else:
+        plan = BenchPlan(
+            datasets=datasets or [],
+            methods=_names(methods),
+            solvers=_names(solvers),
+            model=model,
+            points=points,
+            seeds=seeds,
+            protocol=protocol,
+            split=split,
+            objective=objective,
+            adaptive=adaptive,
+        )
+        study = Study([plan], out, workers, rule_from(select))
+    try:
+        with _progress([bank for plan in study.plans for bank in plan.banks()]) as on_step:
+            for plan in study.plans:
+                run_bench(plan, study.out, workers=study.workers, on_step=on_step)
+    except KeyboardInterrupt:
+        _say("stopped. What is finished is stored; run the same command again to go on.")
+        raise typer.Exit(130) from None
+    _show(study.out, study.rule)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Output folder of a bench.", show_default=False)],
+    select: Annotated[str, typer.Option(help=SELECT_HELP)] = "keep=0.95",
+) -> None:
+    """Make tables, pictures and the report of a bench again, from what is stored."""
+    _show(folder, rule_from(select))
+
+
+def _show(out: Path, rule: Rule) -> None:
+    """Write what people look at, print the table, and say what was found and where to look."""
+    store = Store(out)
+    results = store.results()
+    with console.status("Drawing ...") if console.is_terminal else nullcontext():
+        shown = write_outputs(store, out, rule)
+    table = Table(*shown.columns, title=how_chosen(results, rule))
     for row in shown.itertuples(index=False):
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
-    for path in files:
-        console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+    for line in findings(select_points(results, rule)):
+        _print(line)
+    _print(f"Open {out / 'report.html'} to explore; tables, pictures and results.csv lie beside it.")
 
 
 @app.command(name="list")
@@ -116,7 +163,15 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.", show_defaul
     }
     for name, item in registries[kind].items():
         summary = (item.__doc__ or "").strip().splitlines()[0]
-        console.print(f"{name:22} {summary}", markup=False, highlight=False, soft_wrap=True)
+        _print(f"{name:22} {summary}")
+
+
+def _print(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True).print(f"fairdro: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _names(text: str) -> list[str]:
@@ -132,8 +187,8 @@ def _progress(banks: list[Bank]) -> Iterator[OnStep]:
         def announce(bank: Bank, done: int, total: int) -> None:
             if done == total == 1 and bank not in finished:
                 finished.add(bank)
-                line = f"[{len(finished)}/{len(banks)}] {bank}"
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+                line = f"[{len(finished)}/{max(len(finished), len(banks))}] {bank}"
+                _print(line)
 
         yield announce
         return
@@ -146,17 +201,18 @@ def _progress(banks: list[Bank]) -> Iterator[OnStep]:
     )
     with Progress(*columns, console=console) as progress:
         overall = progress.add_task(f"{len(banks)} banks", total=sum(bank.cost for bank in banks))
-        share = dict.fromkeys(banks, 0.0)
+        share: dict[Bank, float] = {}
         bars: dict[Bank, TaskID] = {}
 
         def follow(bank: Bank, done: int, total: int) -> None:
             share[bank] = bank.cost * done / total
-            progress.update(overall, completed=sum(share.values()))
+            known = {*banks, *share}
+            progress.update(overall, completed=sum(share.values()), total=sum(b.cost for b in known))
             if done == total == 1:
                 finished.add(bank)
                 if bank in bars:
                     progress.remove_task(bars.pop(bank))
-                progress.update(overall, description=f"{len(finished)} of {len(banks)} banks")
+                progress.update(overall, description=f"{len(finished)} of {len(known)} banks")
                 return
             if bank not in bars:
                 bars[bank] = progress.add_task(str(bank), total=total)
@@ -170,5 +226,5 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        Console(stderr=True).print(f"fairdro: {error}", markup=False, highlight=False, soft_wrap=True)
+        _say(str(error))
         sys.exit(2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "METRICS",
     "Confusion",
     "balanced_accuracy",
+    "cell_accuracy",
     "confusion",
     "confusion_counts",
     "dca",
@@ -31,6 +33,7 @@ __all__ = [
     "equalized_odds_difference",
     "group_report",
     "standard_accuracy",
+    "wilson_interval",
     "worst_accuracy",
 ]
 
@@ -43,9 +46,18 @@ def _rates(counts: np.ndarray) -> np.ndarray:
     return np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
 
 
-def _cell_accuracy(counts: np.ndarray) -> np.ndarray:
+def cell_accuracy(counts: np.ndarray) -> np.ndarray:
     """Accuracy per cell ``(..., Y, A)``, NaN for an empty cell."""
     return np.moveaxis(np.diagonal(_rates(counts), axis1=-3, axis2=-1), -1, -2)
+
+
+def wilson_interval(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return both ends of Wilson's 95 % interval of a share among ``n`` samples, NaN where there are none."""
+    z2 = NormalDist().inv_cdf(0.975) ** 2
+    n = np.where(n > 0, n, np.nan)
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * share * (1 - share) / n + z2**2 / (4 * n**2)) / (1 + z2 / n)
+    return middle - half, middle + half
 
 
 def _mean(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -59,11 +71,11 @@ def _gap(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _balanced_accuracy(counts: np.ndarray) -> np.ndarray:
-    return _mean(_cell_accuracy(counts), (-2, -1))
+    return _mean(cell_accuracy(counts), (-2, -1))
 
 
 def _dca(counts: np.ndarray) -> np.ndarray:
-    return _mean(_gap(_cell_accuracy(counts), -1), (-1,))
+    return _mean(_gap(cell_accuracy(counts), -1), (-1,))
 
 
 def _deo(counts: np.ndarray) -> np.ndarray:
@@ -71,7 +83,7 @@ def _deo(counts: np.ndarray) -> np.ndarray:
 
 
 def _worst_accuracy(counts: np.ndarray) -> np.ndarray:
-    return np.fmin.reduce(np.fmin.reduce(_cell_accuracy(counts), axis=-1), axis=-1)
+    return np.fmin.reduce(np.fmin.reduce(cell_accuracy(counts), axis=-1), axis=-1)
 
 
 def _standard_accuracy(counts: np.ndarray) -> np.ndarray:
@@ -151,8 +163,8 @@ class Confusion:
 
         An empty cell has no accuracy (NaN).
         """
-        accuracy = _cell_accuracy(self.counts).reshape(-1)
-        draws = _cell_accuracy(self._bootstrap(n_boot, seed)).reshape(n_boot, -1)
+        accuracy = cell_accuracy(self.counts).reshape(-1)
+        draws = cell_accuracy(self._bootstrap(n_boot, seed)).reshape(n_boot, -1)
         bounds = np.full((2, accuracy.size), np.nan)
         known = ~np.isnan(accuracy)
         bounds[:, known] = np.quantile(draws[:, known], _tails(level), axis=0)

@@ -4,5 +4,17 @@ from fairdro.bench.outputs import write_outputs
 from fairdro.bench.plan import Bank, BenchPlan
 from fairdro.bench.run import OnStep, run_bank, run_bench
 from fairdro.bench.store import Outcome, Store
+from fairdro.bench.study import Study, read_study
 
-__all__ = ["Bank", "BenchPlan", "OnStep", "Outcome", "Store", "run_bank", "run_bench", "write_outputs"]
+__all__ = [
+    "Bank",
+    "BenchPlan",
+    "OnStep",
+    "Outcome",
+    "Store",
+    "Study",
+    "read_study",
+    "run_bank",
+    "run_bench",
+    "write_outputs",
+]

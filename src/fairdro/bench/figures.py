@@ -1,18 +1,49 @@
-"""The frontier picture: accuracy against DCA, a curve per method."""
+"""The pictures of a bench, made from the store: frontiers, ablations, weights over training, cells, time."""
 
 from __future__ import annotations
 
+import html
+import json
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import altair as alt
+import numpy as np
 import pandas as pd
+import vl_convert
 
+from fairdro.bench.store import Outcome, write_whole
 from fairdro.bench.tables import over_seeds
 from fairdro.frontier import convex_envelope
+from fairdro.metrics import Confusion
 
-__all__ = ["frontier_chart", "save_chart"]
+__all__ = ["cells_chart", "frontier_chart", "pictures", "save_chart", "seconds_chart", "training_chart"]
 
-COLOURS = ["#1f5fa8", "#d1495b", "#2a9d8f", "#e9a23b", "#7a5195", "#5c6770", "#8cb369", "#f4a3b4", "#17becf", "#8b5e34"]
+COLOURS = [
+    "#d1495b", "#1f5fa8", "#2a9d8f", "#e9a23b", "#7a5195", "#5c6770", "#8cb369", "#f4a3b4", "#17becf", "#8b5e34", "#3a3a3a",
+    "#b5b82e", "#4bacc6", "#a0522d", "#6a89cc", "#e55039", "#78e08f",
+]  # fmt: skip
+ABLATIONS = [
+    "scratch", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise", "fairdro_wo_dro", "rvp", "fairdro_nonnegative",
+    "classwise_simplex", "group_dro",
+]  # fmt: skip
+Chart = alt.TopLevelMixin
+
+
+def pictures(results: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outcome]) -> Iterator[tuple[str, Chart]]:
+    """Give every picture that the results allow, with its name."""
+    methods = set(results["method"])
+    yield "frontier", frontier_chart(results, selected)
+    if len(methods & set(ABLATIONS)) > 2:
+        kept = [frame[frame["method"].isin(ABLATIONS)] for frame in (results, selected)]
+        yield "ablations", frontier_chart(*kept)
+    trained = [outcome for outcome in outcomes if outcome.refused is None]
+    for name, compared in (("training", ["scratch", "fairdro"]), ("smoothing", ["fairdro", "fairdro_wo_smoothing"])):
+        if set(compared) <= methods:
+            yield name, training_chart(selected, trained, compared)
+    yield "cells", cells_chart(selected, trained)
+    yield "seconds", seconds_chart(results)
 
 
 def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.HConcatChart:
@@ -23,9 +54,8 @@ def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.HConcat
     """
     points = over_seeds(results)
     points = _in_percent(points[~points["diverged"]])
-    series = list(dict.fromkeys(points["series"]))
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=COLOURS))
     chosen = _in_percent(selected[selected["accuracy"].notna()])
+    colour = _colours(points)
     panels = [
         _panel(str(name), part, chosen[chosen["dataset"] == name], colour)
         for name, part in points.groupby("dataset", sort=False)
@@ -34,15 +64,24 @@ def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.HConcat
 
 
 def _in_percent(points: pd.DataFrame) -> pd.DataFrame:
-    series = points["method"] + ", " + points["solver"]
+    distinct = [c for c in ("model", "solver", "objective", "protocol", "split") if points[c].nunique() > 1]
+    series = points[["method", *distinct]].astype(str).agg(", ".join, axis=1)
     return points.assign(
         series=series, accuracy=100 * points["accuracy"].astype(float), dca=100 * points["dca"].astype(float)
     )
 
 
+def _colours(points: pd.DataFrame) -> alt.Color:
+    """Give every curve a colour, FairDRO the first."""
+    series = sorted(dict.fromkeys(points["series"]), key=lambda name: not name.startswith("fairdro"))
+    return alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=COLOURS))
+
+
 def _panel(dataset: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.Color) -> alt.LayerChart | alt.FacetChart:
-    x = alt.X("accuracy:Q", title="balanced accuracy (%)", scale=alt.Scale(zero=False, nice=True))
-    y = alt.Y("dca:Q", title="DCA (%), lower is fairer", scale=alt.Scale(zero=True))
+    least, most, highest = _window(points, chosen)
+    outside = int(((points["accuracy"] < least) | (points["dca"] > highest)).sum())
+    x = alt.X("accuracy:Q", title="balanced accuracy (%)", scale=alt.Scale(domain=[least, most], nice=False))
+    y = alt.Y("dca:Q", title="DCA (%), lower is fairer", scale=alt.Scale(domain=[0, highest], nice=False))
     tooltip = ["series:N", "hyperparameters:N", alt.Tooltip("accuracy:Q", format=".2f"), alt.Tooltip("dca:Q", format=".2f")]
     curves = points[points["method"] != "scratch"]
     plain = points[points["method"] == "scratch"]
@@ -51,10 +90,11 @@ def _panel(dataset: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt
         corners = [
             part.iloc[convex_envelope(part["accuracy"], part["dca"])] for _, part in curves.groupby("series", sort=False)
         ]
-        envelope = alt.Chart(pd.concat(corners)).mark_line(strokeWidth=2)
+        envelope = alt.Chart(pd.concat(corners)).mark_line(strokeWidth=2, clip=True)
+        dots = alt.Chart(curves).mark_circle(size=45, opacity=0.75, clip=True)
         layers += [
             envelope.encode(x=x, y=y, color=colour, order="accuracy:Q"),
-            alt.Chart(curves).mark_circle(size=45, opacity=0.75).encode(x=x, y=y, color=colour, tooltip=tooltip),
+            dots.encode(x=x, y=y, color=colour, tooltip=tooltip),
         ]
     if len(plain):
         base = alt.Chart(plain).encode(color=colour)
@@ -65,14 +105,126 @@ def _panel(dataset: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt
         ]
     rings = chosen[chosen["method"] != "scratch"]
     if len(rings):
-        ring = alt.Chart(rings).mark_point(shape="circle", size=220, strokeWidth=2, opacity=1)
+        ring = alt.Chart(rings).mark_point(shape="circle", size=220, strokeWidth=2, opacity=1, clip=True)
         layers.append(ring.encode(x=x, y=y, color=colour, tooltip=tooltip))
-    return alt.layer(*layers).properties(width=420, height=320, title=dataset)
+    title = alt.TitleParams(dataset, subtitle=f"{outside} points lie outside" if outside else "")
+    return alt.layer(*layers).properties(width=460, height=360, title=title)
 
 
-def save_chart(chart: alt.HConcatChart, stem: Path) -> list[Path]:
-    """Write the chart as PNG and SVG beside each other and return both paths."""
-    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+def _window(points: pd.DataFrame, chosen: pd.DataFrame) -> tuple[float, float, float]:
+    """Return the least and largest accuracy and the largest DCA to show: around what is worth choosing."""
+    shown = pd.concat([chosen, points[points["method"] == "scratch"]]) if len(chosen) else points
+    span = points["accuracy"].max() - shown["accuracy"].min()
+    least = max(points["accuracy"].min(), shown["accuracy"].min() - 0.3 * span) - 0.02 * span - 0.1
+    return float(least), float(points["accuracy"].max() + 0.05 * span + 0.1), float(1.1 * shown["dca"].max() + 0.1)
+
+
+def training_chart(selected: pd.DataFrame, outcomes: list[Outcome], methods: list[str]) -> alt.VConcatChart:
+    """Draw weights and training accuracy of every cell over training (first seed), for the selected points of some methods.
+
+    The paper's Figure 4: one row per dataset and measure, one column per method and class, one line per group.
+    """
+    rows = []
+    for _, chosen in selected[selected["method"].isin(methods) & selected["accuracy"].notna()].iterrows():
+        outcome, point = _find(outcomes, chosen)
+        for measure, values in (("weight q", outcome.weights), ("accuracy (%)", 100 * outcome.accuracy)):
+            one = values[:, 0, point]
+            for y, a in np.ndindex(one.shape[1:]):
+                told = {"dataset": chosen["dataset"], "solver": chosen["solver"], "measure": measure}
+                told |= {"panel": f"{chosen['method']}, class {outcome.class_names[y]}", "group": outcome.group_names[a]}
+                rows += [{**told, "share": t, "value": v} for t, v in zip(outcome.epochs, one[:, y, a], strict=True)]
+    table = pd.DataFrame(rows)
+    charts = []
+    for bench, part in table.groupby(["dataset", "solver", "measure"], sort=False):
+        dataset, solver, measure = (str(name) for name in bench)
+        line = alt.Chart(part).mark_line().encode(
+            x=alt.X("share:Q", title="share of training", axis=alt.Axis(format="%")),
+            y=alt.Y("value:Q", title=measure, scale=alt.Scale(zero=False)),
+            color=alt.Color("group:N", title="group", scale=alt.Scale(range=COLOURS)),
+        )  # fmt: skip
+        panels = list(dict.fromkeys(part["panel"]))
+        facet = alt.Facet("panel:N", title=None, sort=panels)
+        charts.append(line.properties(width=200, height=130).facet(facet, columns=4, title=f"{dataset}, {solver}"))
+    return alt.vconcat(*charts).resolve_scale(color="independent")
+
+
+def cells_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatChart:
+    """Draw the test accuracy of every cell with its 95 % interval (first seed), for the selected points of all methods."""
+    tables = []
+    for _, chosen in selected[selected["accuracy"].notna()].iterrows():
+        outcome, point = _find(outcomes, chosen)
+        counts = outcome.confusion["test"][0, point]
+        cells = Confusion(counts, outcome.class_names, outcome.group_names).cells(n_boot=300).reset_index()
+        told = {c: chosen[c] for c in ("dataset", "method", "solver", "model", "objective")}
+        tables.append(cells.assign(**told))
+    table = pd.concat(tables)
+    table = table.assign(**{c: 100 * table[c] for c in ("accuracy", "low", "high")})
+    charts = []
+    for bench, part in table.groupby(["dataset", "model", "solver", "objective"], sort=False):
+        base = alt.Chart(part).encode(
+            y=alt.Y("method:N", title=None, sort=list(dict.fromkeys(part["method"]))),
+            color=alt.Color("group:N", title="group", scale=alt.Scale(range=COLOURS)),
+        )
+        x = alt.X("accuracy:Q", title="test accuracy (%), 95 % interval", scale=alt.Scale(zero=False))
+        intervals = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x=alt.X("low:Q"), x2="high:Q")
+        layers = alt.layer(intervals, base.mark_circle(size=55, opacity=1).encode(x=x)).properties(
+            width=300, height=alt.Step(20)
+        )
+        title = ", ".join(str(name) for name in bench)
+        sized = layers.properties(width=300, height=alt.Step(20))
+        charts.append(sized.facet(column=alt.Column("class:N", title="class"), title=title))
+    return alt.vconcat(*charts).resolve_scale(color="independent")
+
+
+def seconds_chart(results: pd.DataFrame) -> alt.FacetChart:
+    """Draw how long the training of a method takes in all, every point and seed of it."""
+    total = results.groupby(["dataset", "solver", "method"], sort=False, as_index=False)["seconds"].sum()
+    bars = alt.Chart(total).mark_bar(color=COLOURS[1]).encode(
+        x=alt.X("seconds:Q", title="seconds for all points and seeds"),
+        y=alt.Y("method:N", title=None, sort="-x"),
+        tooltip=["method:N", alt.Tooltip("seconds:Q", format=".3f")],
+    )  # fmt: skip
+    facets = bars.properties(width=320).facet(
+        column=alt.Column("dataset:N", title=None), row=alt.Row("solver:N", title=None)
+    )
+    return facets.resolve_scale(x="independent")
+
+
+def _find(outcomes: list[Outcome], chosen: pd.Series) -> tuple[Outcome, int]:
+    """Return the outcome and the point of a bank that a selected row is about."""
+    wanted = json.loads(chosen["hyperparameters"])
+    for outcome in outcomes:
+        bank = outcome.bank
+        same = (bank.dataset, bank.model, bank.method.name, bank.solver, bank.protocol, bank.split) == tuple(
+            chosen[["dataset", "model", "method", "solver", "protocol", "split"]]
+        )
+        if same:
+            for point in range(bank.method.points):
+                if bank.method.hyperparameters(point) == wanted:
+                    return outcome, point
+    raise LookupError(f"no stored bank holds {dict(chosen[['dataset', 'method', 'hyperparameters']])}")
+
+
+def save_chart(chart: Chart, stem: Path) -> list[Path]:
+    """Write the chart as PNG, as SVG and as an interactive page that works offline; return the paths."""
+    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg", ".html")]
+    stem.parent.mkdir(parents=True, exist_ok=True)
     chart.save(paths[0], scale_factor=2)
     chart.save(paths[1])
+    write_whole(paths[2], interactive_page(chart, stem.name))
     return paths
+
+
+def interactive_page(chart: Chart, title: str) -> str:
+    """Return a page with the chart and all it needs; names from data cannot leave their place in it."""
+    spec = json.dumps(chart.to_dict()).replace("<", "\\u003c")
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f"<script>{_vega()}</script></head><body><div id='chart'></div>"
+        f"<script>vegaEmbed('#chart', {spec}, {{renderer: 'svg'}});</script></body></html>\n"
+    )
+
+
+@cache
+def _vega() -> str:
+    return vl_convert.javascript_bundle()  # type: ignore[call-arg]  # without a snippet it is the whole of Vega

@@ -1,4 +1,4 @@
-"""What a bench leaves behind for people: tables and pictures, made from the store alone."""
+"""What a bench leaves behind for people, made from the store alone."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from pathlib import Path
 
 import pandas as pd
 
-from fairdro.bench.figures import frontier_chart, save_chart
+from fairdro.bench.figures import pictures, save_chart
+from fairdro.bench.report import build_report
 from fairdro.bench.store import Store, write_whole
-from fairdro.bench.tables import comparison, how_chosen, select, to_latex, to_markdown
+from fairdro.bench.tables import PAPER_RULE, comparison, how_chosen, select, to_latex, to_markdown
+from fairdro.frontier import Rule
 
 __all__ = ["write_outputs"]
 
 
-def write_outputs(store: Store, out: Path) -> tuple[pd.DataFrame, list[Path]]:
-    """Write ``results.csv``, the table and the pictures from what is stored; return the table and all files."""
+def write_outputs(store: Store, out: Path, rule: Rule = PAPER_RULE) -> pd.DataFrame:
+    """Write ``results.csv``, ``report.html``, the table and the pictures into ``out``; return the table."""
     results = store.results()
-    selected = select(results)
+    selected = select(results, rule)
     table = comparison(selected, store.refused())
     texts = {
         "results.csv": results.to_csv(index=False),
-        "table.md": f"{how_chosen(results)}.\n\n{to_markdown(table)}",
+        "table.md": f"{how_chosen(results, rule)}.\n\n{to_markdown(table)}",
         "table.csv": table.to_csv(index=False),
         "table.tex": to_latex(table),
+        "report.html": build_report(store),
     }
     for name, text in texts.items():
         write_whole(out / name, text)
-    pictures = save_chart(frontier_chart(results, selected), out / "frontier")
-    return table, [*(out / name for name in texts), *pictures]
+    for name, chart in pictures(results, selected, store.outcomes()):
+        save_chart(chart, out / "figures" / name)
+    return table

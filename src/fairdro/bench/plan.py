@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import metadata
 from itertools import product
 from typing import Any
 
+import pandas as pd
+
 from fairdro.data import DATASETS, PROTOCOLS, Dataset, load_dataset
 from fairdro.errors import InputError, unknown_name
+from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, Task, get_method
 from fairdro.models import MODELS, get_model
 
 __all__ = ["SOLVERS", "Bank", "BenchPlan"]
 
 SOLVERS = ["fullbatch", "minibatch"]
+FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 
 
 @cache
@@ -96,6 +100,9 @@ class BenchPlan:
         Seed of the train/test split; 0 is the paper's.
     objective : {"balanced", "standard"}
         What the baselines minimise: every cell, or every sample, counts the same.
+    adaptive : bool, optional
+        Whether half the points of a method with one strength go where the first half leaves holes in the frontier, judged on
+        the training part. By default with the full-batch solver, and not with the paper's mini-batches.
     """
 
     datasets: list[str] = field(default_factory=lambda: list(DATASETS))
@@ -107,6 +114,7 @@ class BenchPlan:
     protocol: str = "paper"
     split: int = 0
     objective: str = "balanced"
+    adaptive: bool | None = None
 
     def __post_init__(self) -> None:
         everything = self.methods == ["all"]
@@ -144,7 +152,7 @@ class BenchPlan:
             self._refuse_the_impossible()
 
     def banks(self) -> list[Bank]:
-        """Return the banks in the order of the tables."""
+        """Return the banks to begin with, in the order of the tables."""
         return [
             Bank(
                 dataset, self._method(method, solver), self.model, solver,
@@ -154,6 +162,21 @@ class BenchPlan:
             for dataset, solver, method in product(self.datasets, self.solvers, self.methods)
             if solver in get_method(method).solvers()
         ]  # fmt: skip
+
+    def second_banks(self, first: dict[Bank, pd.DataFrame]) -> list[Bank]:
+        """Return banks that fill the holes of the first ones, given the rows of their models."""
+        return [self._fill(bank, rows) for bank, rows in first.items() if self._is_adaptive(bank.method, bank.solver)]
+
+    def _is_adaptive(self, method: Method | type[Method], solver: str) -> bool:
+        wanted = solver == "fullbatch" if self.adaptive is None else self.adaptive
+        return wanted and len(method.search) == 1 and self.points >= FEWEST_TO_DIVIDE
+
+    def _fill(self, bank: Bank, rows: pd.DataFrame) -> Bank:
+        (strength,) = bank.method.search
+        points = rows.groupby("hyperparameters", sort=False)[["train_accuracy", "train_dca"]].mean()
+        tried = getattr(bank.method, strength)
+        new = fill_holes(tried, points["train_accuracy"], points["train_dca"], self.points - len(tried))
+        return replace(bank, method=replace(bank.method, **{strength: tuple(new)}))
 
     def _refuse_the_impossible(self) -> None:
         for bank in self.banks():
@@ -166,4 +189,5 @@ class BenchPlan:
         fixed = dict(kind.stepwise) if solver == "fullbatch" else {}
         if issubclass(kind, Baseline):
             fixed["objective"] = self.objective
-        return kind.sweep(self.points, **fixed)
+        points = -(-self.points // 2) if self._is_adaptive(kind, solver) else self.points
+        return kind.sweep(points, **fixed)

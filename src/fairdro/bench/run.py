@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -55,20 +56,25 @@ def run_bench(plan: BenchPlan, out: Path, *, workers: int | None = None, on_step
     """
     make_writable(out)
     store = Store(out)
-    banks = plan.banks()
+    tell = on_step or (lambda bank, done, total: None)
+    first = plan.banks()
+    _complete(first, store, out, workers, tell)
+    _complete(plan.second_banks(store.rows_of(first)), store, out, workers, tell)
+    return _refresh(store, out)
+
+
+def _complete(banks: list[Bank], store: Store, out: Path, workers: int | None, tell: OnStep) -> None:
+    """Train those of the banks that are not stored."""
     missing = [bank for bank in banks if bank not in store]
     if workers is None:
         workers = os.cpu_count() or 1 if any(bank.solver == "minibatch" for bank in missing) else 1
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}.")
-    tell = on_step or (lambda bank, done, total: None)
     for bank in banks:
         if bank not in missing:
             tell(bank, 1, 1)
-    results = None
     for _ in _train_all(missing, out, min(workers, len(missing)), tell):
-        results = _refresh(store, out)
-    return _refresh(store, out) if results is None else results
+        _refresh(store, out)
 
 
 def _refresh(store: Store, out: Path) -> pd.DataFrame:
@@ -86,7 +92,7 @@ def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnStep) -> Iter
             yield bank
         return
     context = multiprocessing.get_context("spawn")
-    events, stop = context.Queue(), context.Event()
+    events, stop = context.Queue(), context.RawValue("b", 0)  # without a lock, which a killed worker would keep
     with ProcessPoolExecutor(workers, context, _start_worker, (events, stop, os.getpid())) as pool:
         try:
             running = {pool.submit(_work, number, bank, out): bank for number, bank in enumerate(banks)}
@@ -103,7 +109,7 @@ def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnStep) -> Iter
                 "the same command again, with fewer --workers."
             ) from error
         finally:
-            stop.set()
+            stop.value = 1
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -126,8 +132,8 @@ def _start_worker(events: Any, stop: Any, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def leave_with_parent() -> None:
-        while not stop.wait(POLL_SECONDS) and os.getppid() == parent:
-            pass
+        while not stop.value and os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
         os._exit(1)
 
     threading.Thread(target=leave_with_parent, daemon=True).start()
@@ -153,7 +159,7 @@ def run_bank(bank: Bank, on_step: Callable[[int, int], object] | None = None) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # diverged models are marked in the results
         trained = _train(bank, split.train, on_step)
-    parts = {"test": split.test, "validation": split.validation}
+    parts = {"test": split.test, "validation": split.validation, "train": split.train}
     weights, accuracy = trained.history.weights, trained.history.accuracy
     moments = np.unique(np.linspace(0, len(weights) - 1, MOMENTS).round().astype(int))
     return Outcome(

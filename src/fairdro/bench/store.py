@@ -46,7 +46,7 @@ class Outcome:
         Wall time of the whole bank.
     diverged : ndarray of bool, shape (S, P)
     confusion : dict of str to ndarray of shape (S, P, Y, A, Y)
-        Counts on the ``test`` part, and on the ``validation`` part where there is one.
+        Counts on the ``test`` and ``train`` parts, and on the ``validation`` part where there is one.
     weights, accuracy : ndarray of shape (T, S, P, Y, A)
         Cell weights and training accuracy per cell over training, thinned.
     epochs : ndarray of shape (T,)
@@ -120,7 +120,7 @@ class Outcome:
             told["bank"] = Bank.from_spec(told["bank"])
             confusion = {key.removeprefix("confusion/"): t for key, t in tensors.items() if key.startswith("confusion/")}
             rest = {key: tensor for key, tensor in tensors.items() if not key.startswith("confusion/")}
-            return cls(**told, **rest, confusion=dict(sorted(confusion.items())))
+            return cls(**told, **rest, confusion=confusion)
         except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
             raise InputError(
                 f"The stored bank {path} is damaged ({error}); delete that file and run the bench again to train it anew."
@@ -153,6 +153,11 @@ class Store:
             if path.name not in self._read:
                 self._read[path.name] = Outcome.read(path)
         return sorted(self._read.values(), key=_place)
+
+    def rows_of(self, banks: list[Bank]) -> dict[Bank, pd.DataFrame]:
+        """Return the rows of the models of some banks, without those refused."""
+        stored = {outcome.bank: outcome for outcome in self.outcomes()}
+        return {bank: stored[bank].rows() for bank in banks if stored[bank].refused is None}
 
     def results(self) -> pd.DataFrame:
         """Return a row per trained model; a model that is in two banks counts once."""

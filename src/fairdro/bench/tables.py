@@ -10,12 +10,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro.frontier import best_dca
+from fairdro.errors import InputError
+from fairdro.frontier import KeepAccuracy, Rule
 from fairdro.methods import get_method
 
-__all__ = ["comparison", "how_chosen", "over_seeds", "paper_results", "select", "to_latex", "to_markdown"]
+__all__ = [
+    "PAPER_RULE",
+    "comparison",
+    "findings",
+    "how_chosen",
+    "over_seeds",
+    "paper_results",
+    "select",
+    "to_latex",
+    "to_markdown",
+]
 
-KEPT_ACCURACY = 0.95
+PAPER_RULE = KeepAccuracy(0.95)
 BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 POINT = [*BENCH, "method", "hyperparameters"]
 ALWAYS_SHOWN = ["dataset", "solver"]
@@ -38,28 +49,29 @@ def over_seeds(results: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-def select(results: pd.DataFrame, *, keep: float = KEPT_ACCURACY) -> pd.DataFrame:
-    """Choose one point of every method by the paper's rule, a row per method and bench.
+def select(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
+    """Choose one point of every method by a rule, a row per method and bench; the column ``why`` says why.
 
-    The smallest mean DCA among points that keep the share ``keep`` of Scratch's mean accuracy: on the validation part where
-    there is one, else on the test part as in the paper. Where Scratch is not among the methods, the most accurate point
-    stands in for it. Diverged models are not chosen; a method none of whose points is eligible has an empty row.
+    Points are judged by their means over seeds: on the validation part where there is one, else on the test part as in the
+    paper. Where Scratch is not among the methods, the most accurate point stands in for it. Diverged models are not chosen;
+    a method none of whose points is eligible has an empty row.
     """
     chosen = []
     for _, bench in over_seeds(results).groupby(BENCH, sort=False):
         prefix = _judged_on(bench)
         sound = bench[~bench["diverged"]]
         plain = sound[sound["method"] == "scratch"]
-        limit = keep * (plain if len(plain) else sound)[prefix + "accuracy"].max()
+        reference = float((plain if len(plain) else sound)[prefix + "accuracy"].max())
         for _, curve in bench.groupby("method", sort=False):
-            eligible = curve[~curve["diverged"] & (curve[prefix + "accuracy"] >= limit)]
-            if len(eligible):
-                index = best_dca(eligible[prefix + "accuracy"], eligible[prefix + "dca"], min_accuracy=limit)
-                chosen.append(eligible.iloc[index])
-            else:
+            eligible = curve[~curve["diverged"]]
+            try:
+                choice = rule(eligible[prefix + "accuracy"], eligible[prefix + "dca"], plain_accuracy=reference)
+            except InputError:
                 empty = curve.iloc[0].copy()
                 empty[["hyperparameters", *(c for c in curve.columns if c not in POINT)]] = None
                 chosen.append(empty)
+            else:
+                chosen.append(pd.concat([eligible.iloc[choice.index], pd.Series({"why": choice.why})]))
     return pd.DataFrame(chosen).reset_index(drop=True)
 
 
@@ -69,12 +81,29 @@ def _judged_on(bench: pd.DataFrame) -> str:
     return "validation_" if has_validation else ""
 
 
-def how_chosen(results: pd.DataFrame) -> str:
+def how_chosen(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> str:
     """Say in a line how :func:`select` chose."""
     parts = {"paper": "test part, as the paper does", "validated": "validation part"}
     part = "; ".join(parts[protocol] for protocol in dict.fromkeys(results["protocol"]))
-    reference = "Scratch's accuracy" if "scratch" in set(results["method"]) else "the best accuracy"
-    return f"Smallest DCA that keeps {100 * KEPT_ACCURACY:.0f} % of {reference}, chosen on the {part} (percent)"
+    text = str(rule) if "scratch" in set(results["method"]) else str(rule).replace("Scratch's", "the best")
+    return f"{text[0].upper()}{text[1:]}, chosen on the {part} (percent)"
+
+
+def findings(selected: pd.DataFrame) -> list[str]:
+    """Say in a line per dataset and solver what fairness costs: plain training, FairDRO, and the fairest of all."""
+    lines = []
+    for _, bench in selected[selected["accuracy"].notna()].groupby(BENCH, sort=False):
+        figures = {
+            str(name): (100 * float(accuracy), 100 * float(dca))
+            for name, accuracy, dca in zip(bench["method"], bench["accuracy"], bench["dca"], strict=True)
+        }
+        fairest = min(figures, key=lambda name: figures[name][1])
+        shown = [name for name in dict.fromkeys(["scratch", "fairdro", fairest]) if name in figures]
+        told = ", ".join(f"{name} {figures[name][0]:.2f} / {figures[name][1]:.2f}" for name in shown)
+        first = bench.iloc[0]
+        where = f"{first['dataset']}, {first['model']}, {first['solver']}"
+        lines.append(f"{where} (accuracy / DCA): {told}; fairest of {len(figures)}: {fairest}.")
+    return lines
 
 
 def comparison(selected: pd.DataFrame, refused: Mapping[tuple[str, str], str] | None = None) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from fairdro.methods import Method, State
 from fairdro.models import ModelBank
 from fairdro.seeding import generator
 
-__all__ = ["History", "TrainedBank", "as_features", "check_training_data", "ran_away"]
+__all__ = ["History", "TrainedBank", "as_features", "check_training_data", "most_likely", "ran_away"]
 
 ROWS_PER_CHUNK = 16384
 UNSETTLED = 0.05
@@ -111,7 +111,7 @@ class TrainedBank:
     @torch.no_grad()
     def predict(self, X: Any) -> Tensor:
         """Return class codes ``(S, P, N)`` for rows ``(N, D)``."""
-        return torch.cat([self.model(rows).argmax(-1) for rows in self._features(X).split(ROWS_PER_CHUNK)], dim=2)
+        return torch.cat([most_likely(self.model(rows)) for rows in self._features(X).split(ROWS_PER_CHUNK)], dim=2)
 
     @torch.no_grad()
     def predict_randomised(self, X: Any, *, seed: int = 0) -> Tensor:
@@ -120,7 +120,7 @@ class TrainedBank:
             raise InputError(f"{self.method.name} trains one model per point, so there are none to draw from; use predict.")
         rows = self._features(X)
         by_round = torch.stack([
-            torch.cat([functional_call(self.model, models, part).argmax(-1) for part in rows.split(ROWS_PER_CHUNK)], dim=2)
+            torch.cat([most_likely(functional_call(self.model, models, part)) for part in rows.split(ROWS_PER_CHUNK)], dim=2)
             for models in self.earlier
         ])  # fmt: skip
         drawn = torch.randint(len(self.earlier), (len(rows),), generator=generator(seed, "randomised"))
@@ -131,6 +131,13 @@ class TrainedBank:
         if features.shape[1] != self.model.n_features:
             raise InputError(f"X has {features.shape[1]} columns, but the models were trained on {self.model.n_features}.")
         return features
+
+
+def most_likely(logits: Tensor) -> Tensor:
+    """Class codes ``(...)`` of the largest logits ``(..., Y)``; of equals the first."""
+    if logits.shape[-1] == 2:  # the same in a tenth of the time
+        return (logits[..., 1] > logits[..., 0]).long()
+    return logits.argmax(-1)
 
 
 def as_features(X: Any) -> Tensor:

@@ -1,0 +1,268 @@
+"""The report: one HTML page that holds its data, style and script, made from the store alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Hashable, Sequence
+from html import escape
+from importlib import metadata, resources
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairdro.bench.store import Outcome, Store
+from fairdro.bench.tables import BENCH, PAPER_RULE, comparison, over_seeds, select
+from fairdro.frontier import convex_envelope
+from fairdro.methods import METHODS, get_method
+from fairdro.metrics import cell_accuracy, wilson_interval
+
+__all__ = ["build_report"]
+
+MOMENTS = 36  # kept of a history
+CHOSEN_ON = {
+    "paper": "The paper's protocol chooses on the test part and judges on it too, which is optimistic.",
+    "validated": "The validated protocol chooses on a validation part and judges on the test part.",
+}
+
+Row = dict[Hashable, Any]
+"""A row of a table, by the names of its columns."""
+
+
+def build_report(store: Store) -> str:
+    """Return the report as the text of an HTML file, which needs nothing but a browser.
+
+    Parameters
+    ----------
+    store : Store
+        Where the banks are; what is not trained yet is not in the report.
+
+    Returns
+    -------
+    str
+    """
+    results = store.results()
+    points, chosen = over_seeds(results), select(results)
+    named = [name for name in BENCH[1:] if points[name].nunique() > 1]
+    banks: dict[Any, list[Outcome]] = {}
+    for outcome in store.outcomes():
+        banks.setdefault(_bench_of(outcome), []).append(outcome)
+    chosen_in = dict(iter(chosen.groupby(BENCH, sort=False)))
+    benches, cards = [], []
+    for key, part in points.groupby(BENCH, sort=False):
+        selected = chosen_in[key]
+        bench = _bench(_title(part.iloc[0], named), part, selected, banks[key])
+        benches.append(bench)
+        cards.append(_card(bench, selected))
+    methods = {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
+    version = metadata.version("fairdro")
+    data = {"keep": PAPER_RULE.share, "methods": methods, "benches": benches}
+    template = resources.files("fairdro.bench").joinpath("report.html").read_text(encoding="utf-8")
+    rule = escape(_rule([bench["protocol"] for bench in benches]))
+    filled = {"version": escape(version), "summary": "\n".join(cards), "rule": rule, "data": _embedded(data)}
+    for tag in ("style", "script"):
+        filled[tag] = _fingerprint(template, tag)
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], template)
+
+
+def _bench_of(outcome: Outcome) -> tuple[object, ...]:
+    bank = outcome.bank
+    objective = getattr(bank.method, "objective", "balanced")
+    return bank.dataset, bank.model, bank.solver, bank.protocol, bank.split, objective
+
+
+def _title(row: pd.Series, named: list[str]) -> str:
+    """Name a bench by its dataset and by what tells it from the others of the report."""
+    words = {"split": "split {}", "objective": "{} objective", "protocol": "{} protocol", "model": "{} model"}
+    return ", ".join([row["dataset"], *(words.get(name, "{}").format(row[name]) for name in named)])
+
+
+def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outcome]) -> dict[str, Any]:
+    """Return all the page needs of a bench, as plain data."""
+    trained = sorted((o for o in outcomes if o.refused is None), key=lambda o: len(o.bank.seeds))
+    first = trained[0]
+    judged = "validation_" if "validation" in first.confusion else ""
+    models = {(o.bank.method.name, key): model for o in trained for key, model in _models(o).items()}
+    paper = comparison(selected).set_index("method").filter(like="paper: ").T.to_dict("list")
+    methods = []
+    for name in points["method"].unique().tolist():
+        curve = points[points["method"] == name]
+        sound = np.flatnonzero(~curve["diverged"])
+        measures = curve[["accuracy", "dca"]].iloc[sound].to_numpy().T
+        methods.append(
+            {
+                "name": name,
+                "search": list(get_method(name).search),
+                "points": [_point(row, judged) | models[name, row["hyperparameters"]] for row in curve.to_dict("records")],
+                "envelope": sound[convex_envelope(*measures)].tolist() if len(sound) else [],
+                "paper": paper[name],
+            }
+        )
+    refused = [{"name": o.bank.method.name, "refused": o.refused} for o in outcomes if o.refused is not None]
+    return {
+        "title": title,
+        **{name: str(points[name].iloc[0]) for name in BENCH},
+        "classes": first.class_names,
+        "groups": first.group_names,
+        "counts": first.confusion["test"][0, 0].sum(-1).reshape(-1).astype(int).tolist(),
+        "seeds": int(points["seeds"].max()),
+        "methods": [*methods, *refused],
+    }
+
+
+def _point(row: Row, judged: str) -> dict[str, Any]:
+    """Return the metrics of a point; unrounded, so that the page chooses as :func:`select` does."""
+    measures = ["accuracy", "dca", "worst_accuracy"]
+    return {
+        "hyperparameters": json.loads(row["hyperparameters"]),
+        "diverged": bool(row["diverged"]),
+        "judged": [row[f"{judged}accuracy"], row[f"{judged}dca"]],
+        "mean": [row[name] for name in measures],
+        "std": _plain([row[f"{name}_std"] for name in measures]),
+        "seconds": round(row["seconds"], 4),
+    }
+
+
+def _models(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """Return the cells and the history of every point of a bank, mean over its seeds, by hyperparameters."""
+    counts = outcome.confusion["test"]
+    accuracy = cell_accuracy(counts).mean(0)
+    low, high = wilson_interval(accuracy, counts.sum(-1).mean(0))
+    moments = np.unique(np.linspace(0, len(outcome.epochs) - 1, MOMENTS).round().astype(int))
+    weights, training = (history[moments].mean(1) for history in (outcome.weights, outcome.accuracy))
+    return {
+        json.dumps(outcome.bank.method.hyperparameters(point)): {
+            "accuracy": _plain(accuracy[point].reshape(-1)),
+            "low": _plain(low[point].reshape(-1)),
+            "high": _plain(high[point].reshape(-1)),
+            "epochs": _plain(outcome.epochs[moments]),
+            "weights": _thousandths(weights[:, point]),
+            "training": _thousandths(training[:, point]),
+        }
+        for point in range(outcome.bank.method.points)
+    }
+
+
+def _plain(values: Sequence[float] | np.ndarray) -> list[float | None]:
+    """Return numbers short enough for a page; JSON knows no NaN."""
+    return [round(float(v), 5) if np.isfinite(v) else None for v in values]
+
+
+def _thousandths(history: np.ndarray) -> list[list[int | None]]:
+    """Return a history ``(T, Y, A)`` as whole thousandths, a list per cell."""
+    thousandths = np.where(np.isfinite(history), np.rint(1000 * history), np.nan).reshape(len(history), -1).T
+    return [[int(v) if v == v else None for v in cell] for cell in thousandths.tolist()]  # noqa: PLR0124 - NaN is not itself
+
+
+def _card(bench: dict[str, Any], selected: pd.DataFrame) -> str:
+    """Say in plain words what fairness costs on a bench: HTML."""
+    told = {str(row["method"]): str(row["chosen"]) for row in comparison(selected).to_dict("records")}
+    ranked = selected[selected["accuracy"].notna()].sort_values(["dca", "accuracy"], ascending=[True, False])
+    rows: dict[str, Row] = {row["method"]: row for row in ranked.to_dict("records")}
+    plain = rows.get("scratch")
+    names = [name for name in rows if name != "scratch"]
+    hero = "fairdro" if "fairdro" in names else next(iter(names), None)
+    figures, sentences = "", []
+    if plain is not None:
+        sentences.append(
+            f"On {bench['dataset']}, plain training (scratch) gets {_percent(plain['accuracy'])} % and treats groups "
+            f"differently by {_percent(plain['dca'])} points (DCA)."
+        )
+    else:
+        sentences.append("There is no plain training (scratch) to compare with; the most accurate model stands in for it.")
+    if "fairdro" in told and "fairdro" not in names:
+        sentences.append(f"No point of FairDRO keeps {100 * PAPER_RULE.share:g} % of that accuracy.")
+    if hero is not None:
+        first = next(iter(rows))
+        fairer = sum(row["dca"] < rows[hero]["dca"] for row in rows.values())
+        sentences.append(_effect(_called(hero, told), rows[hero], plain))
+        sentences.append(_fairest(hero, fairer, _called(first, told), rows[first], plain))
+        figures = _figures(hero, rows[hero], plain) if plain is not None else ""
+    text = " ".join(sentences).replace(" %", "\u00a0%").replace(" = ", "\u00a0=\u00a0")
+    return (
+        f'<article class="card"><h3>{escape(bench["title"])}</h3>{figures}<p>{escape(text)}</p>'
+        f'<p class="quiet">{escape(_circumstances(bench))}</p></article>'
+    )
+
+
+def _called(name: str, told: dict[str, str]) -> str:
+    """Name a method with its chosen hyperparameters."""
+    return f"{_spoken(name)} at {told[name]}" if told[name] else _spoken(name)
+
+
+def _effect(called: str, row: Row, plain: Row | None) -> str:
+    if plain is None:
+        return f"{called} gets {_percent(row['accuracy'])} % with a DCA of {_percent(row['dca'])} points."
+    change = "brings that down to" if row["dca"] < plain["dca"] else "does not lower that: it has"
+    return f"{called} {change} {_percent(row['dca'])} points{_price(row, plain)}."
+
+
+def _fairest(hero: str, fairer: int, called: str, row: Row, plain: Row | None) -> str:
+    if fairer == 0:
+        return f"Fairest method: {_spoken(hero)}, no other has a smaller DCA at this accuracy."
+    price = "" if plain is None or called == "scratch" else _price(row, plain)
+    count = "1 method is" if fairer == 1 else f"{fairer} methods are"
+    return f"Fairest method: {called}, with {_percent(row['dca'])} points{price}; {count} fairer than {_spoken(hero)} here."
+
+
+def _price(row: Row, plain: Row) -> str:
+    lost = plain["accuracy"] - row["accuracy"]
+    return f" for {_percent(lost)} points of accuracy" if lost >= 0 else f" and gains {_percent(-lost)} points of accuracy"
+
+
+def _figures(name: str, row: Row, plain: Row) -> str:
+    figures = [
+        (plain["dca"], row["dca"], "points of DCA"),
+        (plain["accuracy"], row["accuracy"], "% balanced accuracy"),
+    ]
+    lines = [
+        f"<div><dt>{unit}</dt><dd>{_percent(before)} <span>→</span> <strong>{_percent(after)}</strong></dd></div>"
+        for before, after, unit in figures
+    ]
+    return f'<p class="from-to">scratch → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
+
+
+def _rule(protocols: list[str]) -> str:
+    """Say how models were chosen, and how far their figures can be trusted."""
+    chosen_on = " ".join(CHOSEN_ON[protocol] for protocol in dict.fromkeys(protocols))
+    return (
+        f"Of every method, the {PAPER_RULE}. {chosen_on} Every bench is one split, and small cells are judged by few "
+        "samples: small differences between methods may be chance."
+    )
+
+
+def _circumstances(bench: dict[str, Any]) -> str:
+    """Say how a bench was run."""
+    cells = [f"{name}, {group}" for name in bench["classes"] for group in bench["groups"]]
+    smallest = min(range(len(cells)), key=bench["counts"].__getitem__)
+    seeds = "one training per point" if bench["seeds"] == 1 else f"means over {bench['seeds']} seeds"
+    return (
+        f"{bench['protocol'].capitalize()} protocol, split {bench['split']}, {bench['model']} model, {bench['solver']} "
+        f"solver, {bench['objective']} objective, {seeds}. Smallest test cell: {cells[smallest]}, "
+        f"{bench['counts'][smallest]} samples."
+    )
+
+
+def _spoken(name: str) -> str:
+    return "FairDRO" if name == "fairdro" else name
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """Return JSON that cannot end the script element it stands in, whatever the names in it are."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _fingerprint(template: str, tag: str) -> str:
+    """Return the hash by which the page's security policy knows its own style or script, and runs no other."""
+    found = re.search(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
+    if found is None:
+        raise ValueError(f"The template has no {tag}.")
+    return "sha256-" + base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()

@@ -1,0 +1,116 @@
+"""A study in a file: benches that belong together, described in TOML.
+
+out = "results"            # where to
+workers = 2                # optional
+select = "keep=0.95"       # optional
+
+[[bench]]
+datasets = ["adult", "compas"]
+methods = ["all"]
+solvers = ["minibatch"]
+points = 12
+
+A bench has the options of :class:`~fairdro.bench.BenchPlan`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fairdro.bench.plan import BenchPlan
+from fairdro.errors import InputError
+from fairdro.frontier import Rule, rule_from
+
+__all__ = ["Study", "read_study"]
+
+KINDS: dict[str, tuple[type, str]] = {
+    "list[str]": (list, 'a list of names, for example ["adult"]'),
+    "str": (str, "text in quotes"),
+    "int": (int, "a whole number"),
+    "bool | None": (bool, "true or false"),
+}
+PLAN_KINDS = {f.name: str(f.type) for f in fields(BenchPlan)}
+STUDY_KINDS = {"out": "str", "workers": "int", "select": "str"}
+
+
+@dataclass(frozen=True)
+class Study:
+    """Benches that share a folder, the number of worker processes and the selection rule."""
+
+    plans: list[BenchPlan]
+    out: Path
+    workers: int | None
+    rule: Rule
+
+
+def read_study(path: Path) -> Study:
+    """Read a study, or say which line is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error
+    lines = _Lines(path, text)
+    benches = content.pop("bench", [])
+    if not isinstance(benches, list) or not benches or not all(isinstance(bench, dict) for bench in benches):
+        raise InputError(f"{path} describes no bench; begin each with a line [[bench]].")
+    _check(content, STUDY_KINDS, lines, None)
+    try:
+        rule = rule_from(content.get("select", "keep=0.95"))
+    except InputError as error:
+        raise lines.error("select", None, str(error)) from error
+    plans = [_plan(bench, lines, number) for number, bench in enumerate(benches)]
+    return Study(plans, Path(content.get("out", "results")), content.get("workers"), rule)
+
+
+def _plan(bench: dict[str, Any], lines: _Lines, number: int) -> BenchPlan:
+    _check(bench, PLAN_KINDS, lines, number)
+    try:
+        return BenchPlan(**bench)
+    except InputError as error:
+        raise lines.error(_culprit(bench), number, str(error)) from error
+
+
+def _culprit(bench: dict[str, Any]) -> str | None:
+    """Return the option that is wrong by itself, if one is."""
+    for key, value in bench.items():
+        try:
+            BenchPlan(**{key: value})
+        except InputError:
+            return key
+    return None
+
+
+def _check(section: dict[str, Any], kinds: dict[str, str], lines: _Lines, number: int | None) -> None:
+    for key, value in section.items():
+        if key not in kinds:
+            raise lines.error(key, number, f"there is no option {key!r}; choose one of: {', '.join(kinds)}.")
+        kind, wanted = KINDS[kinds[key]]
+        right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not right or (kind is list and not all(isinstance(item, str) for item in value)):
+            raise lines.error(key, number, f"{key} must be {wanted}, got {value!r}.")
+
+
+class _Lines:
+    """Finds the line of an option, so that a message can name it."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path, self.lines = path, text.splitlines()
+        self.headers = [i for i, line in enumerate(self.lines) if re.match(r"\s*\[\[\s*bench\s*\]\]", line)]
+
+    def error(self, key: str | None, number: int | None, sentence: str) -> InputError:
+        """Return the error for an option of the study, or of one of its benches."""
+        start = 0 if number is None or number >= len(self.headers) else self.headers[number]
+        found = start
+        if key is not None:
+            pattern = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*=""")
+            found = next((i for i in range(start, len(self.lines)) if pattern.match(self.lines[i])), start)
+        return InputError(f"{self.path}, line {found + 1}: {sentence}")
