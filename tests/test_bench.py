@@ -1,6 +1,7 @@
 """The bench from end to end on real data, and the command line as a person meets it."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,16 @@ import pytest
 
 from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
 from fairdro.bench.figures import _vega, interactive_page
-from fairdro.bench.tables import comparison, how_chosen, over_seeds, paper_results, select, to_latex, to_markdown
+from fairdro.bench.tables import (
+    comparison,
+    how_chosen,
+    over_seeds,
+    paper_results,
+    select,
+    to_latex,
+    to_markdown,
+    with_intervals,
+)
 from fairdro.errors import InputError
 from fairdro.frontier import LimitDCA, non_dominated
 from fairdro.methods import METHODS
@@ -137,6 +147,17 @@ def test_a_method_without_an_eligible_point_has_an_empty_row(out):
     assert "| compas | fairdro | fullbatch | N/A: no point keeps" in to_markdown(comparison(select(results)))
     results["diverged"] = True
     assert to_markdown(comparison(select(results))).count("N/A: no point keeps enough accuracy") == 2
+
+
+def test_a_single_seed_shows_its_interval(out):
+    store = Store(out)
+    selected = select(store.results())
+    table = comparison(with_intervals(selected, store.outcomes())).set_index("method")
+    row = selected.set_index("method").loc["fairdro"]
+    value, low, high = map(float, re.fullmatch(r"(\S+) \((\S+) to (\S+)\)", table.loc["fairdro", "DCA"]).groups())
+    assert value == pytest.approx(100 * row["dca"], abs=0.005)
+    assert low < value < high < low + 15  # about three points either way on COMPAS
+    assert (out / "table.md").read_text().count(" to ") == 6
 
 
 def test_the_best_is_bold_and_special_characters_are_escaped(out):

@@ -219,6 +219,17 @@ def test_a_refused_method_is_stored_with_the_reason(tmp_path):
     assert Store(tmp_path).refused()["compas", "mfd"].startswith("mfd needs the features of a hidden layer")
 
 
+def test_a_bank_that_is_refused_before_any_other_is_trained_stops_nothing(tmp_path, monkeypatch):
+    refuses = property(lambda bank: 1.0 if bank.method.name == "scratch" else 2.0)
+    monkeypatch.setattr(Bank, "cost", refuses)
+    reason = "it was asked to refuse; use scratch."
+    monkeypatch.setattr(Bank, "refusal", lambda bank: None if bank.method.name == "scratch" else reason)
+    plan = BenchPlan(datasets=["compas"], methods=["all"], solvers=["fullbatch"], points=1)
+    results = run_bench(plan, tmp_path, workers=1)
+    assert results["method"].tolist() == ["scratch"]
+    assert len(Store(tmp_path).refused()) == len(plan.banks()) - 1
+
+
 def test_an_empty_folder_has_no_results(tmp_path):
     with pytest.raises(InputError, match="There are no results in"):
         Store(tmp_path).results()

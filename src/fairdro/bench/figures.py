@@ -14,7 +14,7 @@ import pandas as pd
 import vl_convert
 
 from fairdro.bench.store import Outcome, write_whole
-from fairdro.bench.tables import over_seeds
+from fairdro.bench.tables import find_point, over_seeds
 from fairdro.frontier import convex_envelope
 from fairdro.metrics import Confusion
 
@@ -126,7 +126,7 @@ def training_chart(selected: pd.DataFrame, outcomes: list[Outcome], methods: lis
     """
     rows = []
     for _, chosen in selected[selected["method"].isin(methods) & selected["accuracy"].notna()].iterrows():
-        outcome, point = _find(outcomes, chosen)
+        outcome, point = find_point(outcomes, chosen)
         for measure, values in (("weight q", outcome.weights), ("accuracy (%)", 100 * outcome.accuracy)):
             one = values[:, 0, point]
             for y, a in np.ndindex(one.shape[1:]):
@@ -152,7 +152,7 @@ def cells_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatC
     """Draw the test accuracy of every cell with its 95 % interval (first seed), for the selected points of all methods."""
     tables = []
     for _, chosen in selected[selected["accuracy"].notna()].iterrows():
-        outcome, point = _find(outcomes, chosen)
+        outcome, point = find_point(outcomes, chosen)
         counts = outcome.confusion["test"][0, point]
         cells = Confusion(counts, outcome.class_names, outcome.group_names).cells(n_boot=300).reset_index()
         told = {c: chosen[c] for c in ("dataset", "method", "solver", "model", "objective")}
@@ -188,21 +188,6 @@ def seconds_chart(results: pd.DataFrame) -> alt.FacetChart:
         column=alt.Column("dataset:N", title=None), row=alt.Row("solver:N", title=None)
     )
     return facets.resolve_scale(x="independent")
-
-
-def _find(outcomes: list[Outcome], chosen: pd.Series) -> tuple[Outcome, int]:
-    """Return the outcome and the point of a bank that a selected row is about."""
-    wanted = json.loads(chosen["hyperparameters"])
-    for outcome in outcomes:
-        bank = outcome.bank
-        same = (bank.dataset, bank.model, bank.method.name, bank.solver, bank.protocol, bank.split) == tuple(
-            chosen[["dataset", "model", "method", "solver", "protocol", "split"]]
-        )
-        if same:
-            for point in range(bank.method.points):
-                if bank.method.hyperparameters(point) == wanted:
-                    return outcome, point
-    raise LookupError(f"no stored bank holds {dict(chosen[['dataset', 'method', 'hyperparameters']])}")
 
 
 def save_chart(chart: Chart, stem: Path) -> list[Path]:

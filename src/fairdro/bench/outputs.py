@@ -9,7 +9,7 @@ import pandas as pd
 from fairdro.bench.figures import pictures, save_chart
 from fairdro.bench.report import build_report
 from fairdro.bench.store import Store, write_whole
-from fairdro.bench.tables import PAPER_RULE, comparison, how_chosen, select, to_latex, to_markdown
+from fairdro.bench.tables import PAPER_RULE, comparison, how_chosen, select, to_latex, to_markdown, with_intervals
 from fairdro.frontier import Rule
 
 __all__ = ["write_outputs"]
@@ -19,7 +19,7 @@ def write_outputs(store: Store, out: Path, rule: Rule = PAPER_RULE) -> pd.DataFr
     """Write ``results.csv``, ``report.html``, the table and the pictures into ``out``; return the table."""
     results = store.results()
     selected = select(results, rule)
-    table = comparison(selected, store.refused())
+    table = comparison(with_intervals(selected, store.outcomes()), store.refused())
     texts = {
         "results.csv": results.to_csv(index=False),
         "table.md": f"{how_chosen(results, rule)}.\n\n{to_markdown(table)}",

@@ -22,7 +22,6 @@ from fairdro.metrics import cell_accuracy, wilson_interval
 
 __all__ = ["build_report"]
 
-MOMENTS = 36  # kept of a history
 CHOSEN_ON = {
     "paper": "The paper's protocol chooses on the test part and judges on it too, which is optimistic.",
     "validated": "The validated protocol chooses on a validation part and judges on the test part.",
@@ -127,18 +126,17 @@ def _point(row: Row, judged: str) -> dict[str, Any]:
 
 
 def _models(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """Return the cells and the history of every point of a bank, mean over its seeds, by hyperparameters."""
+    """Return the cells (mean over seeds) and the history (first seed) of every point of a bank, by hyperparameters."""
     counts = outcome.confusion["test"]
     accuracy = cell_accuracy(counts).mean(0)
     low, high = wilson_interval(accuracy, counts.sum(-1).mean(0))
-    moments = np.unique(np.linspace(0, len(outcome.epochs) - 1, MOMENTS).round().astype(int))
-    weights, training = (history[moments].mean(1) for history in (outcome.weights, outcome.accuracy))
+    weights, training = (history[:, 0] for history in (outcome.weights, outcome.accuracy))
     return {
         json.dumps(outcome.bank.method.hyperparameters(point)): {
             "accuracy": _plain(accuracy[point].reshape(-1)),
             "low": _plain(low[point].reshape(-1)),
             "high": _plain(high[point].reshape(-1)),
-            "epochs": _plain(outcome.epochs[moments]),
+            "epochs": _plain(outcome.epochs),
             "weights": _thousandths(weights[:, point]),
             "training": _thousandths(training[:, point]),
         }

@@ -29,7 +29,7 @@ from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 
 __all__ = ["OnStep", "run_bank", "run_bench"]
 
-MOMENTS = 70  # kept of a history
+MOMENTS = 200  # kept of a history: all of one training, since q may swing from one epoch to the next
 POLL_SECONDS = 0.2
 
 OnStep = Callable[[Bank, int, int], object]
@@ -74,7 +74,8 @@ def _complete(banks: list[Bank], store: Store, out: Path, workers: int | None, t
         if bank not in missing:
             tell(bank, 1, 1)
     for _ in _train_all(missing, out, min(workers, len(missing)), tell):
-        _refresh(store, out)
+        if store.rows_of(banks):
+            _refresh(store, out)
 
 
 def _refresh(store: Store, out: Path) -> pd.DataFrame:

@@ -155,9 +155,9 @@ class Store:
         return sorted(self._read.values(), key=_place)
 
     def rows_of(self, banks: list[Bank]) -> dict[Bank, pd.DataFrame]:
-        """Return the rows of the models of some banks, without those refused."""
-        stored = {outcome.bank: outcome for outcome in self.outcomes()}
-        return {bank: stored[bank].rows() for bank in banks if stored[bank].refused is None}
+        """Return the rows of the models of those banks that are stored and were not refused."""
+        trained = {outcome.bank: outcome for outcome in self.outcomes() if outcome.refused is None}
+        return {bank: trained[bank].rows() for bank in banks if bank in trained}
 
     def results(self) -> pd.DataFrame:
         """Return a row per trained model; a model that is in two banks counts once."""

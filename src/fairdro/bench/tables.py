@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fairdro.bench.store import Outcome
 from fairdro.errors import InputError
 from fairdro.frontier import KeepAccuracy, Rule
 from fairdro.methods import get_method
+from fairdro.metrics import Confusion
 
 __all__ = [
     "PAPER_RULE",
     "comparison",
+    "find_point",
     "findings",
     "how_chosen",
     "over_seeds",
@@ -24,6 +27,7 @@ __all__ = [
     "select",
     "to_latex",
     "to_markdown",
+    "with_intervals",
 ]
 
 PAPER_RULE = KeepAccuracy(0.95)
@@ -75,6 +79,32 @@ def select(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
     return pd.DataFrame(chosen).reset_index(drop=True)
 
 
+def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFrame:
+    """Add the 95 % bootstrap interval of every measure on the test part to single seeds, as ``dca_low`` and ``dca_high``."""
+    bounds: list[dict[str, float]] = []
+    for _, chosen in selected.iterrows():
+        if pd.isna(chosen["accuracy"]) or chosen["seeds"] > 1:
+            bounds.append({})
+            continue
+        outcome, point = find_point(outcomes, chosen)
+        metrics = Confusion(outcome.confusion["test"][0, point], outcome.class_names, outcome.group_names).metrics()
+        bounds.append({f"{m}_{end}": float(metrics[end][m]) for m in MEASURES.values() for end in ("low", "high")})
+    return selected.join(pd.DataFrame(bounds, index=selected.index))
+
+
+def find_point(outcomes: list[Outcome], chosen: pd.Series) -> tuple[Outcome, int]:
+    """Return the outcome and the point of its bank that a selected row is about."""
+    wanted = json.loads(chosen["hyperparameters"])
+    where = tuple(chosen[["dataset", "model", "method", "solver", "protocol", "split"]])
+    for outcome in outcomes:
+        bank = outcome.bank
+        if (bank.dataset, bank.model, bank.method.name, bank.solver, bank.protocol, bank.split) == where:
+            for point in range(bank.method.points):
+                if bank.method.hyperparameters(point) == wanted:
+                    return outcome, point
+    raise LookupError(f"no stored bank holds {where} with {wanted}")
+
+
 def _judged_on(bench: pd.DataFrame) -> str:
     """Prefix of the measures to choose by."""
     has_validation = "validation_accuracy" in bench and bench["validation_accuracy"].notna().all()
@@ -112,7 +142,7 @@ def comparison(selected: pd.DataFrame, refused: Mapping[tuple[str, str], str] | 
     Parameters
     ----------
     selected : DataFrame
-        From :func:`select`.
+        From :func:`select`; with those of :func:`with_intervals`, a single seed shows its 95 % interval.
     refused : mapping, optional
         Why a method could not be trained, by dataset and method; such a row says N/A and the reason.
     """
@@ -126,7 +156,8 @@ def comparison(selected: pd.DataFrame, refused: Mapping[tuple[str, str], str] | 
             continue
         shown["chosen"] = _searched(row["method"], json.loads(row["hyperparameters"]))
         for title, measure in MEASURES.items():
-            shown[title] = _percent(100 * row[measure], 100 * row[f"{measure}_std"])
+            interval = [100 * row.get(f"{measure}_{end}", np.nan) for end in ("low", "high")]
+            shown[title] = _percent(100 * row[measure], 100 * row[f"{measure}_std"], interval)
         key = (row["dataset"], row["method"])
         if key in paper.index and _as_in_the_paper(row):
             for title, measure in MEASURES.items():
@@ -189,7 +220,9 @@ def _searched(method: str, hyperparameters: dict[str, float]) -> str:
     return ", ".join(f"{key} = {hyperparameters[key]:.3g}" for key in get_method(method).search)
 
 
-def _percent(mean: float, std: float) -> str:
+def _percent(mean: float, std: float, interval: Sequence[float] = (np.nan, np.nan)) -> str:
     if np.isnan(mean):
         return ""
-    return f"{mean:.2f}" if np.isnan(std) else f"{mean:.2f} ± {std:.2f}"
+    if not np.isnan(std):
+        return f"{mean:.2f} ± {std:.2f}"
+    return f"{mean:.2f}" if np.isnan(interval[0]) else f"{mean:.2f} ({interval[0]:.1f} to {interval[1]:.1f})"
