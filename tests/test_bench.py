@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
-from fairdro.bench.figures import _vega, interactive_page
+from fairdro.bench.figures import _vega, interactive_page, pictures
 from fairdro.bench.tables import (
     comparison,
     how_chosen,
@@ -61,7 +61,7 @@ def test_the_command_leaves_results_table_and_pictures(out):
         assert "vegaEmbed('#chart'" in (out / "figures" / f"{name}.html").read_text()
     printed = (out / "printed.txt").read_text()
     assert "5.20 ± 0.92" in printed
-    assert "compas, linear, fullbatch (accuracy / DCA): scratch 64." in printed
+    assert "compas, linear model, fullbatch (accuracy / DCA): scratch 64." in printed
     assert f"Open {out / 'report.html'} to explore" in printed
     assert "| compas | fairdro | fullbatch |" in (out / "table.md").read_text()
 
@@ -70,8 +70,8 @@ def test_the_report_is_made_again_from_the_store_alone(out, tmp_path):
     shutil.copytree(out / "store", tmp_path / "store")
     done = fairdro("report", str(tmp_path), "--select", "max-dca=0.1")
     assert done.returncode == 0, done.stderr
-    for name in ("results.csv", "report.html"):
-        assert (tmp_path / name).read_text() == (out / name).read_text()
+    assert (tmp_path / "results.csv").read_text() == (out / "results.csv").read_text()
+    assert "largest accuracy with a DCA of at most 10 %" in (tmp_path / "report.html").read_text()
     assert "largest accuracy with a DCA of at most 10 %" in (tmp_path / "table.md").read_text().lower().replace("dca", "DCA")
     chosen = select(pd.read_csv(tmp_path / "results.csv"), LimitDCA(0.1)).set_index("method").loc["fairdro"]
     assert chosen["dca"] <= 0.1
@@ -82,10 +82,11 @@ def test_half_the_points_fill_the_holes_of_the_frontier(tmp_path):
     results = run_bench(BenchPlan(datasets=["adult"], methods=["fairdro"], points=40), tmp_path)
     assert len(results) == 40
     front = results.iloc[non_dominated(results["accuracy"], results["dca"])]
-    accuracy = 100 * front["accuracy"].to_numpy()
-    between = accuracy[(accuracy >= 79) & (accuracy <= 82)]
-    assert len(between) > 8
-    assert -np.diff(between).min() < 0.6
+    accuracy = 100 * front["accuracy"].to_numpy()[::-1]
+    assert accuracy.min() < 79
+    assert accuracy.max() > 82
+    within = (accuracy[1:] > 79) & (accuracy[:-1] < 82)  # steps that lie between 79 and 82 at least in part
+    assert np.diff(accuracy)[within].max() < 0.6
     plain = BenchPlan(datasets=["adult"], methods=["fairdro"], points=40, adaptive=False)
     assert plain.banks()[0].method.rho == METHODS["fairdro"].sweep(40).rho
 
@@ -135,18 +136,62 @@ def test_paper_results_are_the_papers():
 
 def test_diverged_models_are_never_chosen(out):
     results = pd.read_csv(out / "results.csv")
-    results["diverged"] = results["dca"] == select(results).set_index("method").loc["fairdro", "dca"]
+    best = select(results).set_index("method").loc["fairdro"]
+    results["diverged"] = results["dca"] == best["dca"]
     chosen = select(results)
-    assert not chosen["diverged"].any()
+    second = chosen.set_index("method").loc["fairdro"]
+    assert second["dca"] > best["dca"]
+    assert not second["diverged"]
     assert "compas" in to_markdown(comparison(chosen))
 
 
 def test_a_method_without_an_eligible_point_has_an_empty_row(out):
     results = pd.read_csv(out / "results.csv")
     results.loc[results["method"] == "fairdro", "accuracy"] = 0.2
-    assert "| compas | fairdro | fullbatch | N/A: no point keeps" in to_markdown(comparison(select(results)))
+    assert "| compas | fairdro | fullbatch | N/A: No point keeps an accuracy of 0.61" in to_markdown(
+        comparison(select(results))
+    )
     results["diverged"] = True
-    assert to_markdown(comparison(select(results))).count("N/A: no point keeps enough accuracy") == 2
+    assert to_markdown(comparison(select(results))).count("N/A: All models diverged") == 2
+
+
+def test_no_point_to_choose_is_no_mistake(out, tmp_path):
+    shutil.copytree(out / "store", tmp_path / "store")
+    done = fairdro("report", str(tmp_path), "--select", "max-dca=0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("N/A: No point has a DCA of 0.0000 or less") == 2
+    assert not (tmp_path / "figures" / "cells.png").exists()
+
+
+def test_figures_that_cannot_be_written_are_one_sentence(out, tmp_path):
+    shutil.copytree(out / "store", tmp_path / "store")
+    (tmp_path / "figures").touch()
+    done = fairdro("report", str(tmp_path))
+    assert done.returncode == 2
+    assert "Cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_benches_in_one_folder_are_kept_apart(tmp_path):
+    for objective in ("balanced", "standard"):
+        run_bench(
+            BenchPlan(datasets=["compas"], methods=["scratch", "rw", "fairdro"], points=3, objective=objective), tmp_path
+        )
+    run_bench(BenchPlan(datasets=["compas"], points=3, protocol="validated"), tmp_path)
+    store = Store(tmp_path)
+    selected = select(store.results())
+    assert selected.groupby(["protocol", "objective"]).size().to_dict() == {
+        ("paper", "balanced"): 3, ("paper", "standard"): 3, ("validated", "balanced"): 2,
+    }  # fmt: skip
+    standard = selected[selected["objective"] == "standard"].set_index("method")
+    assert standard.loc["fairdro", "accuracy"] >= 0.95 * standard.loc["scratch", "accuracy"]
+    table = write_outputs(store, tmp_path)
+    assert table[["protocol", "objective"]].drop_duplicates().shape == (3, 2)
+    for name in ("training", "cells"):
+        spec = next(chart for stem, chart in pictures(store.results(), selected, store.outcomes()) if stem == name).to_dict()
+        lines = pd.concat([pd.DataFrame(rows) for rows in spec["datasets"].values()])
+        seen = [c for c in ("bench", "measure", "panel", "method", "class", "group", "share") if c in lines]
+        assert not lines.duplicated(seen).any()
 
 
 def test_a_single_seed_shows_its_interval(out):
@@ -161,7 +206,9 @@ def test_a_single_seed_shows_its_interval(out):
 
 
 def test_the_best_is_bold_and_special_characters_are_escaped(out):
-    table = comparison(select(pd.read_csv(out / "results.csv")), {("compas", "mfd"): "needs_features & more; use fairdro"})
+    selected = select(pd.read_csv(out / "results.csv"))
+    refused = selected.iloc[:1].assign(method="mfd", reason="needs_features & more; use fairdro")
+    table = comparison(selected, refused)
     fair = table.set_index("method").loc["fairdro"]
     assert f"**{fair['DCA']}**" in to_markdown(table)
     latex = to_latex(table)
@@ -175,6 +222,8 @@ def test_the_best_is_bold_and_special_characters_are_escaped(out):
     [
         (["bench"], "Name the datasets to compare on (adult, compas), or a study with --file"),
         (["bench", "adult", "--file", "study.toml"], "one of the two"),
+        (["bench", "--file", "study.toml", "--points", "7", "--out", "x"], "leave out --points, --out, or write it into"),
+        (["bench", "adult", "--methods", "all,scratch"], "'all' stands for every method: name it alone"),
         (["bench", "adult", "--select", "best"], "There is no selection rule named 'best'"),
         (["bench", "adult", "--workers", "0"], "workers must be at least 1, got 0"),
         (["bench", "adult", "--objective", "fair"], "There is no objective named 'fair'"),

@@ -30,7 +30,7 @@ def refuses(method, n_classes, n_groups):
 @every_shape
 def test_a_bank_is_finite_and_equals_single_runs(name, n_classes, n_groups, soft):
     X, cells = biased_problem(n_classes, n_groups, n=240, soft=soft)
-    method = METHODS[name].sweep(3)
+    method = METHODS[name].sweep(6)
     if refuses(method, n_classes, n_groups):
         with pytest.raises(InputError, match="use fairdro instead"):
             train_minibatch(X, cells, method)
@@ -112,7 +112,7 @@ def test_an_empty_cell_gets_no_weight(name):
     "name",
     [
         "fairbatch", "cov", "fairhsic", "renyi", "mfd", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise",
-        "fairdro_wo_dro", "fairdro_nonnegative", "group_dro_eg",
+        "fairdro_wo_dro", "rvp", "fairdro_nonnegative", "group_dro_eg",
     ],
 )  # fmt: skip
 def test_no_strength_is_scratch(name):

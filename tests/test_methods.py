@@ -419,8 +419,8 @@ def test_grids():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: FairDRO(rho=-1), "rho must be zero or a positive finite number"),
-        (lambda: FairDRO(rho=(1.0, math.nan)), "rho must be zero or a positive finite number"),
+        (lambda: FairDRO(rho=-1), "rho of fairdro must not be negative, infinite or missing"),
+        (lambda: FairDRO(rho=(1.0, math.nan)), "rho of fairdro must not be negative, infinite or missing"),
         (lambda: FairDRO(rho="1"), "rho of fairdro must be a number or a sequence of numbers"),
         (lambda: FairDRO(rho=None), "must be a number or a sequence"),
         (lambda: FairDRO(rho=[]), "must be a number or a sequence"),

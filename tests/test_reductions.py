@@ -85,8 +85,10 @@ def test_a_classifier_by_the_name_of_a_method(problem):
         gaps = [judge(problem, model.predict(X).astype(int))[1] for model in (fair, plain)]
         assert gaps[0] < 0.6 * gaps[1]
     assert FairClassifier("fairdro", rho=5.0).get_params()["rho"] == 5.0
-    with pytest.raises(InputError, match="lbc does not have these hyperparameters: rho"):
-        FairClassifier("lbc", rho=1.0).fit(X, y, sensitive_features=a)
+    with pytest.raises(InputError, match=r"lbc does not have these hyperparameters: rho\."):
+        FairClassifier("lbc", eta=1.0, rho=1.0).fit(X, y, sensitive_features=a)
+    with pytest.raises(InputError, match="no parameter 'modle'"):
+        FairClassifier("lbc").set_params(modle="mlp")
     with pytest.raises(InputError, match="one model"):
         FairClassifier("fairdro", rho=(1.0, 2.0)).fit(X, y, sensitive_features=a)
     with pytest.warns(RuntimeWarning, match="one group only"):

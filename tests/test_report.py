@@ -46,7 +46,7 @@ def synthetic(store, plan, *, classes=("no", "yes"), groups=("A", "B"), effect=N
                 confusion={"test": counts},
                 weights=history,
                 accuracy=history,
-                epochs=np.linspace(0.02, 1, 50, dtype=np.float32),
+                progress=np.linspace(0.02, 1, 50, dtype=np.float32),
                 class_names=list(classes),
                 group_names=list(groups),
             )

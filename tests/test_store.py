@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 from fairdro.bench import Bank, BenchPlan, Store, run_bank, run_bench
+from fairdro.bench.run import make_writable
 from fairdro.errors import InputError
 from fairdro.methods import METHODS, FairDRO, Scratch
 from fairdro.metrics import METRICS
@@ -95,6 +97,57 @@ def test_ctrl_c_ends_cleanly(tmp_path, options):
     assert process.returncode == 130
     assert complaint == "fairdro: stopped. What is finished is stored; run the same command again to go on.\n"
     all_leave(process.pid)
+
+
+def test_ctrl_c_in_the_first_moments_ends_cleanly(tmp_path):
+    process = start(tmp_path, "--workers", "2", start_new_session=True)
+    time.sleep(5)  # workers are being started
+    os.killpg(process.pid, signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in complaint
+    all_leave(process.pid)
+
+
+def test_banks_of_another_version_are_left_out(tmp_path, monkeypatch):
+    plan = BenchPlan(datasets=["compas"], points=2)
+    with monkeypatch.context() as other:
+        other.setattr("fairdro.bench.plan.metadata.version", lambda name: "0.0.1")
+        run_bench(plan, tmp_path)
+        assert Store(tmp_path).outdated == 0
+    with pytest.raises(InputError, match="There are no results"):
+        Store(tmp_path).results()
+    assert len(run_bench(plan, tmp_path)) == 3
+    assert Store(tmp_path).outdated == 2
+
+
+def test_many_processes_may_begin_at_once_and_files_of_the_user_are_left_alone(tmp_path):
+    (tmp_path / "probe").write_text("mine")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: make_writable(tmp_path), range(200)))
+    assert (tmp_path / "probe").read_text() == "mine"
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "store").touch()
+    with pytest.raises(InputError, match="Cannot write results into"):
+        make_writable(tmp_path / "x")
+
+
+def test_drafts_of_killed_processes_are_removed(tmp_path):
+    make_writable(tmp_path)
+    old, new = (tmp_path / "store" / f".bank.safetensors.{pid}.part" for pid in (1, 2))
+    for draft in (old, new):
+        draft.touch()
+    os.utime(old, (0, 0))
+    make_writable(tmp_path)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_damage_is_found_before_training(tmp_path, monkeypatch):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "a.safetensors").write_bytes(b"junk")
+    monkeypatch.setattr("fairdro.bench.run.run_bank", None)
+    with pytest.raises(InputError, match="is damaged"):
+        run_bench(PLAN, tmp_path)
 
 
 def test_two_processes_on_one_folder(tmp_path, whole):
@@ -181,7 +234,7 @@ def test_a_stored_bank_comes_back_whole(tmp_path):
     store.write(outcome)
     (back,) = Store(tmp_path).outcomes()
     assert back.bank == bank
-    for name in ("diverged", "weights", "accuracy", "epochs"):
+    for name in ("diverged", "weights", "accuracy", "progress"):
         np.testing.assert_array_equal(getattr(back, name), getattr(outcome, name))
     assert set(back.confusion) == {"train", "validation", "test"}
     assert (back.class_names, back.group_names) == (outcome.class_names, outcome.group_names)
@@ -216,7 +269,8 @@ def test_a_refused_method_is_stored_with_the_reason(tmp_path):
     store = Store(tmp_path)
     for bank in refused:
         store.write(run_bank(bank))
-    assert Store(tmp_path).refused()["compas", "mfd"].startswith("mfd needs the features of a hidden layer")
+    told = Store(tmp_path).refused().set_index("method")["reason"]
+    assert told["mfd"].startswith("mfd needs the features of a hidden layer")
 
 
 def test_a_bank_that_is_refused_before_any_other_is_trained_stops_nothing(tmp_path, monkeypatch):

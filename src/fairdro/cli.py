@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -66,6 +67,7 @@ def _root(
 
 @app.command()
 def bench(
+    context: typer.Context,
     datasets: Annotated[list[str] | None, typer.Argument(help="Datasets to compare on.", show_default=False)] = None,
     methods: Annotated[
         str, typer.Option(help="Methods, separated by commas, or 'all'; `fairdro list methods`.")
@@ -104,6 +106,9 @@ def bench(
     if (file is None) == (not datasets):
         raise InputError(f"Name the datasets to compare on ({', '.join(DATASETS)}), or a study with --file; one of the two.")
     if file is not None:
+        given = [f"--{name}" for name in context.params if name != "file" and _was_given(context, name)]
+        if given:
+            raise InputError(f"A study says all there is to say; leave out {', '.join(given)}, or write it into {file}.")
         study = read_study(file)
     else:
         plan = BenchPlan(
@@ -118,11 +123,13 @@ def bench(
             objective=objective,
             adaptive=adaptive,
         )
+        if workers is not None and workers < 1:
+            raise InputError(f"workers must be at least 1, got {workers}.")
         study = Study([plan], out, workers, rule_from(select))
     try:
         with _progress([bank for plan in study.plans for bank in plan.banks()]) as on_step:
             for plan in study.plans:
-                run_bench(plan, study.out, workers=study.workers, on_step=on_step)
+                run_bench(plan, study.out, workers=study.workers or _workers_for(plan), on_step=on_step)
     except KeyboardInterrupt:
         _say("stopped. What is finished is stored; run the same command again to go on.")
         raise typer.Exit(130) from None
@@ -138,10 +145,22 @@ def report(
     _show(folder, rule_from(select))
 
 
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _workers_for(plan: BenchPlan) -> int:
+    """Return one process for the full-batch solver, which has threads of its own; for mini-batches one per core."""
+    return len(os.sched_getaffinity(0)) if "minibatch" in plan.solvers else 1
+
+
 def _show(out: Path, rule: Rule) -> None:
     """Write what people look at, print the table, and say what was found and where to look."""
     store = Store(out)
     results = store.results()
+    if store.outdated:
+        _say(f"{store.outdated} stored banks are of another version or of other data, and are left out.")
     with console.status("Drawing ...") if console.is_terminal else nullcontext():
         shown = write_outputs(store, out, rule)
     table = Table(*shown.columns, title=how_chosen(results, rule))

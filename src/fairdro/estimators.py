@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairdro.cells import Cells, encode_groups
 from fairdro.errors import InputError
-from fairdro.methods import Method, get_method
+from fairdro.methods import METHODS, Method, get_method
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 
 __all__ = ["FairClassifier"]
@@ -58,8 +59,11 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, those of the method included."""
         own = super().get_params(deep=False)
+        known = {f.name for kind in METHODS.values() for f in fields(kind)}
         for key, value in params.items():
             if key not in own:
+                if key not in known:
+                    raise InputError(f"There is no parameter {key!r} of any method; see `fairdro list methods`.")
                 self._hyperparameters[key] = value
             setattr(self, key, value)
         return self
@@ -91,9 +95,12 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         return self
 
     def _train(self, X: torch.Tensor, cells: Cells, rule: Method) -> TrainedBank:
-        if self.model == "linear" and "fullbatch" in rule.solvers():
+        if self._solver(type(rule)) == "fullbatch":
             return train_fullbatch(X, cells, rule)
         return train_minibatch(X, cells, rule, model=self.model, seeds=(self.random_state,))
+
+    def _solver(self, kind: type[Method]) -> str:
+        return "fullbatch" if self.model == "linear" and "fullbatch" in kind.solvers() else "minibatch"
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of every row."""
@@ -107,11 +114,11 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         return self._trained.logits(features)[0, 0].double().softmax(-1).numpy()
 
     def _rule(self) -> Method:
+        kind = get_method(self.method)
         hyperparameters = {key: getattr(self, key) for key in self._hyperparameters}
-        try:
-            rule = get_method(self.method)(**hyperparameters)
-        except TypeError as error:
-            raise InputError(f"{self.method} does not have these hyperparameters: {', '.join(hyperparameters)}.") from error
+        if unknown := set(hyperparameters) - {f.name for f in fields(kind)}:
+            raise InputError(f"{self.method} does not have these hyperparameters: {', '.join(sorted(unknown))}.")
+        rule = kind(**kind.for_solver(self._solver(kind), **hyperparameters))
         if rule.points > 1:
             raise InputError("A classifier is one model: give every hyperparameter one value.")
         return rule

@@ -14,7 +14,7 @@ import pandas as pd
 import vl_convert
 
 from fairdro.bench.store import Outcome, write_whole
-from fairdro.bench.tables import find_point, over_seeds
+from fairdro.bench.tables import bench_title, find_point, over_seeds, varying
 from fairdro.frontier import convex_envelope
 from fairdro.metrics import Confusion
 
@@ -39,10 +39,12 @@ def pictures(results: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outco
         kept = [frame[frame["method"].isin(ABLATIONS)] for frame in (results, selected)]
         yield "ablations", frontier_chart(*kept)
     trained = [outcome for outcome in outcomes if outcome.refused is None]
+    found = selected[selected["accuracy"].notna()]
     for name, compared in (("training", ["scratch", "fairdro"]), ("smoothing", ["fairdro", "fairdro_wo_smoothing"])):
-        if set(compared) <= methods:
-            yield name, training_chart(selected, trained, compared)
-    yield "cells", cells_chart(selected, trained)
+        if set(compared) <= set(found["method"]):
+            yield name, training_chart(found[found["method"].isin(compared)], trained)
+    if len(found):
+        yield "cells", cells_chart(found, trained)
     yield "seconds", seconds_chart(results)
 
 
@@ -64,8 +66,7 @@ def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.HConcat
 
 
 def _in_percent(points: pd.DataFrame) -> pd.DataFrame:
-    distinct = [c for c in ("model", "solver", "objective", "protocol", "split") if points[c].nunique() > 1]
-    series = points[["method", *distinct]].astype(str).agg(", ".join, axis=1)
+    series = points[["method", *varying(points)]].astype(str).agg(", ".join, axis=1)
     return points.assign(
         series=series, accuracy=100 * points["accuracy"].astype(float), dca=100 * points["dca"].astype(float)
     )
@@ -119,85 +120,83 @@ def _window(points: pd.DataFrame, chosen: pd.DataFrame) -> tuple[float, float, f
     return float(least), float(points["accuracy"].max() + 0.05 * span + 0.1), float(1.1 * shown["dca"].max() + 0.1)
 
 
-def training_chart(selected: pd.DataFrame, outcomes: list[Outcome], methods: list[str]) -> alt.VConcatChart:
-    """Draw weights and training accuracy of every cell over training (first seed), for the selected points of some methods.
+def training_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatChart:
+    """Draw weights and training accuracy of every cell over training (first seed), for selected points.
 
-    The paper's Figure 4: one row per dataset and measure, one column per method and class, one line per group.
+    The paper's Figure 4: one row per bench and measure, one column per method and class, one line per group.
     """
     rows = []
-    for _, chosen in selected[selected["method"].isin(methods) & selected["accuracy"].notna()].iterrows():
+    for _, chosen in selected.iterrows():
         outcome, point = find_point(outcomes, chosen)
-        for measure, values in (("weight q", outcome.weights), ("accuracy (%)", 100 * outcome.accuracy)):
+        for quantity, values in (("weight q", outcome.weights), ("accuracy (%)", 100 * outcome.accuracy)):
             one = values[:, 0, point]
             for y, a in np.ndindex(one.shape[1:]):
-                told = {"dataset": chosen["dataset"], "solver": chosen["solver"], "measure": measure}
+                told = {"bench": bench_title(chosen, ["solver", *varying(selected)]), "measure": quantity}
                 told |= {"panel": f"{chosen['method']}, class {outcome.class_names[y]}", "group": outcome.group_names[a]}
-                rows += [{**told, "share": t, "value": v} for t, v in zip(outcome.epochs, one[:, y, a], strict=True)]
+                rows += [{**told, "share": t, "value": v} for t, v in zip(outcome.progress, one[:, y, a], strict=True)]
     table = pd.DataFrame(rows)
     charts = []
-    for bench, part in table.groupby(["dataset", "solver", "measure"], sort=False):
-        dataset, solver, measure = (str(name) for name in bench)
+    for (title, measure), part in table.groupby(["bench", "measure"], sort=False):
         line = alt.Chart(part).mark_line().encode(
             x=alt.X("share:Q", title="share of training", axis=alt.Axis(format="%")),
-            y=alt.Y("value:Q", title=measure, scale=alt.Scale(zero=False)),
+            y=alt.Y("value:Q", title=str(measure), scale=alt.Scale(zero=False)),
             color=alt.Color("group:N", title="group", scale=alt.Scale(range=COLOURS)),
         )  # fmt: skip
         panels = list(dict.fromkeys(part["panel"]))
         facet = alt.Facet("panel:N", title=None, sort=panels)
-        charts.append(line.properties(width=200, height=130).facet(facet, columns=4, title=f"{dataset}, {solver}"))
+        charts.append(line.properties(width=200, height=130).facet(facet, columns=4, title=str(title)))
     return alt.vconcat(*charts).resolve_scale(color="independent")
 
 
 def cells_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatChart:
-    """Draw the test accuracy of every cell with its 95 % interval (first seed), for the selected points of all methods."""
+    """Draw the test accuracy of every cell with its 95 % interval (first seed), for selected points."""
     tables = []
-    for _, chosen in selected[selected["accuracy"].notna()].iterrows():
+    for _, chosen in selected.iterrows():
         outcome, point = find_point(outcomes, chosen)
         counts = outcome.confusion["test"][0, point]
         cells = Confusion(counts, outcome.class_names, outcome.group_names).cells(n_boot=300).reset_index()
-        told = {c: chosen[c] for c in ("dataset", "method", "solver", "model", "objective")}
-        tables.append(cells.assign(**told))
+        title = bench_title(chosen, ["model", "solver", *varying(selected)])
+        tables.append(cells.assign(method=chosen["method"], bench=title))
     table = pd.concat(tables)
     table = table.assign(**{c: 100 * table[c] for c in ("accuracy", "low", "high")})
     charts = []
-    for bench, part in table.groupby(["dataset", "model", "solver", "objective"], sort=False):
+    for bench, part in table.groupby("bench", sort=False):
         base = alt.Chart(part).encode(
             y=alt.Y("method:N", title=None, sort=list(dict.fromkeys(part["method"]))),
             color=alt.Color("group:N", title="group", scale=alt.Scale(range=COLOURS)),
         )
         x = alt.X("accuracy:Q", title="test accuracy (%), 95 % interval", scale=alt.Scale(zero=False))
         intervals = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x=alt.X("low:Q"), x2="high:Q")
-        layers = alt.layer(intervals, base.mark_circle(size=55, opacity=1).encode(x=x)).properties(
-            width=300, height=alt.Step(20)
-        )
-        title = ", ".join(str(name) for name in bench)
+        layers = alt.layer(intervals, base.mark_circle(size=55, opacity=1).encode(x=x))
         sized = layers.properties(width=300, height=alt.Step(20))
-        charts.append(sized.facet(column=alt.Column("class:N", title="class"), title=title))
+        charts.append(sized.facet(column=alt.Column("class:N", title="class"), title=str(bench)))
     return alt.vconcat(*charts).resolve_scale(color="independent")
 
 
 def seconds_chart(results: pd.DataFrame) -> alt.FacetChart:
     """Draw how long the training of a method takes in all, every point and seed of it."""
-    total = results.groupby(["dataset", "solver", "method"], sort=False, as_index=False)["seconds"].sum()
+    benches = results.assign(bench=results.apply(bench_title, axis=1, named=["solver", *varying(results)]))
+    total = benches.groupby(["bench", "method"], sort=False, as_index=False)["seconds"].sum()
     bars = alt.Chart(total).mark_bar(color=COLOURS[1]).encode(
         x=alt.X("seconds:Q", title="seconds for all points and seeds"),
         y=alt.Y("method:N", title=None, sort="-x"),
         tooltip=["method:N", alt.Tooltip("seconds:Q", format=".3f")],
     )  # fmt: skip
-    facets = bars.properties(width=320).facet(
-        column=alt.Column("dataset:N", title=None), row=alt.Row("solver:N", title=None)
-    )
-    return facets.resolve_scale(x="independent")
+    facet = alt.Facet("bench:N", title=None, sort=list(dict.fromkeys(total["bench"])))
+    return bars.properties(width=320).facet(facet, columns=2).resolve_scale(x="independent", y="independent")
 
 
 def save_chart(chart: Chart, stem: Path) -> list[Path]:
     """Write the chart as PNG, as SVG and as an interactive page that works offline; return the paths."""
-    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg", ".html")]
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    chart.save(paths[0], scale_factor=2)
-    chart.save(paths[1])
-    write_whole(paths[2], interactive_page(chart, stem.name))
-    return paths
+    spec = chart.to_dict()
+    contents: dict[str, str | bytes] = {
+        ".png": vl_convert.vegalite_to_png(spec, scale=2),
+        ".svg": vl_convert.vegalite_to_svg(spec),
+        ".html": interactive_page(chart, stem.name),
+    }
+    for suffix, content in contents.items():
+        write_whole(stem.with_suffix(suffix), content)
+    return [stem.with_suffix(suffix) for suffix in contents]
 
 
 def interactive_page(chart: Chart, title: str) -> str:

@@ -25,7 +25,7 @@ def write_outputs(store: Store, out: Path, rule: Rule = PAPER_RULE) -> pd.DataFr
         "table.md": f"{how_chosen(results, rule)}.\n\n{to_markdown(table)}",
         "table.csv": table.to_csv(index=False),
         "table.tex": to_latex(table),
-        "report.html": build_report(store),
+        "report.html": build_report(store, rule),
     }
     for name, text in texts.items():
         write_whole(out / name, text)

@@ -30,9 +30,17 @@ def known_dataset(name: str) -> Dataset:
     return load_dataset(name)
 
 
+@cache
+def _fingerprint(name: str) -> str:
+    return known_dataset(name).fingerprint
+
+
 @dataclass(frozen=True)
 class Bank:
-    """One method over its grid and its seeds, on one split of one dataset: what is trained together."""
+    """One method over its grid and its seeds, on one split of one dataset: what is trained together.
+
+    ``objective`` is that of the bench it belongs to; a method that knows no other is balanced in any.
+    """
 
     dataset: str
     method: Method
@@ -41,6 +49,7 @@ class Bank:
     seeds: tuple[int, ...] = (0,)
     protocol: str = "paper"
     split: int = 0
+    objective: str = "balanced"
 
     def __str__(self) -> str:
         return f"{self.dataset} / {self.method.name} / {self.model} / {self.solver}"
@@ -61,7 +70,7 @@ class Bank:
     @property
     def id(self) -> str:
         """Name made from the bank's content, the data and the version of the package."""
-        content = [self.spec(), known_dataset(self.dataset).fingerprint, metadata.version("fairdro")]
+        content = [self.spec(), _fingerprint(self.dataset), metadata.version("fairdro")]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:20]
 
     @property
@@ -121,6 +130,17 @@ class BenchPlan:
         if everything:
             trainable = [name for name, method in METHODS.items() if set(method.solvers()) & set(self.solvers)]
             object.__setattr__(self, "methods", trainable or list(METHODS))
+        self._check_names()
+        self._check_numbers()
+        for name in self.methods:
+            if not set(get_method(name).solvers()) & set(self.solvers):
+                raise InputError(f"{name} needs mini-batches; add minibatch to the solvers or leave it out.")
+        if self.model != "linear" and "fullbatch" in self.solvers:
+            raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
+        if not everything:
+            self._refuse_the_impossible()
+
+    def _check_names(self) -> None:
         for kind, names, known in (
             ("dataset", self.datasets, list(DATASETS)),
             ("method", self.methods, list(METHODS)),
@@ -133,9 +153,13 @@ class BenchPlan:
                 raise InputError(f"A {kind} is named twice: {', '.join(names)}.")
             if not names:
                 raise InputError(f"Name at least one {kind}: {', '.join(known)}.")
+            if "all" in names and kind == "method":
+                raise InputError("'all' stands for every method: name it alone.")
             for name in names:
                 if name not in known:
                     raise unknown_name(kind, name, known)
+
+    def _check_numbers(self) -> None:
         for kind, number, least, most in (
             ("points", self.points, 1, 1000),
             ("seeds", self.seeds, 1, 1000),
@@ -143,13 +167,6 @@ class BenchPlan:
         ):
             if not least <= number <= most:
                 raise InputError(f"{kind} must lie between {least} and {most}, got {number}.")
-        for name in self.methods:
-            if not set(get_method(name).solvers()) & set(self.solvers):
-                raise InputError(f"{name} needs mini-batches; add minibatch to the solvers or leave it out.")
-        if self.model != "linear" and "fullbatch" in self.solvers:
-            raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
-        if not everything:
-            self._refuse_the_impossible()
 
     def banks(self) -> list[Bank]:
         """Return the banks to begin with, in the order of the tables."""
@@ -157,7 +174,7 @@ class BenchPlan:
             Bank(
                 dataset, self._method(method, solver), self.model, solver,
                 seeds=tuple(range(self.seeds)) if solver == "minibatch" else (0,),
-                protocol=self.protocol, split=self.split,
+                protocol=self.protocol, split=self.split, objective=self.objective,
             )
             for dataset, solver, method in product(self.datasets, self.solvers, self.methods)
             if solver in get_method(method).solvers()
@@ -186,8 +203,6 @@ class BenchPlan:
     def _method(self, name: str, solver: str) -> Method:
         """Return the method over its grid, as it does best with the solver."""
         kind = get_method(name)
-        fixed = dict(kind.stepwise) if solver == "fullbatch" else {}
-        if issubclass(kind, Baseline):
-            fixed["objective"] = self.objective
+        fixed = kind.for_solver(solver, **({"objective": self.objective} if issubclass(kind, Baseline) else {}))
         points = -(-self.points // 2) if self._is_adaptive(kind, solver) else self.points
         return kind.sweep(points, **fixed)

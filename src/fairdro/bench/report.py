@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro.bench.store import Outcome, Store
-from fairdro.bench.tables import BENCH, PAPER_RULE, comparison, over_seeds, select
-from fairdro.frontier import convex_envelope
+from fairdro.bench.store import BENCH, Outcome, Store
+from fairdro.bench.tables import PAPER_RULE, bench_title, comparison, over_seeds, select, varying
+from fairdro.frontier import KeepAccuracy, Rule, convex_envelope
 from fairdro.methods import METHODS, get_method
 from fairdro.metrics import cell_accuracy, wilson_interval
 
@@ -31,21 +31,24 @@ Row = dict[Hashable, Any]
 """A row of a table, by the names of its columns."""
 
 
-def build_report(store: Store) -> str:
+def build_report(store: Store, rule: Rule = PAPER_RULE) -> str:
     """Return the report as the text of an HTML file, which needs nothing but a browser.
 
     Parameters
     ----------
     store : Store
         Where the banks are; what is not trained yet is not in the report.
+    rule : Rule, optional
+        How the summary chooses; the slider of the page is about accuracy to keep, and starts at the rule's share if it has
+        one.
 
     Returns
     -------
     str
     """
     results = store.results()
-    points, chosen = over_seeds(results), select(results)
-    named = [name for name in BENCH[1:] if points[name].nunique() > 1]
+    points, chosen = over_seeds(results), select(results, rule)
+    named = varying(points)
     banks: dict[Any, list[Outcome]] = {}
     for outcome in store.outcomes():
         banks.setdefault(_bench_of(outcome), []).append(outcome)
@@ -53,30 +56,23 @@ def build_report(store: Store) -> str:
     benches, cards = [], []
     for key, part in points.groupby(BENCH, sort=False):
         selected = chosen_in[key]
-        bench = _bench(_title(part.iloc[0], named), part, selected, banks[key])
+        bench = _bench(bench_title(part.iloc[0], named), part, selected, banks[key])
         benches.append(bench)
-        cards.append(_card(bench, selected))
+        cards.append(_card(bench, selected, rule))
     methods = {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
     version = metadata.version("fairdro")
-    data = {"keep": PAPER_RULE.share, "methods": methods, "benches": benches}
+    kept = rule if isinstance(rule, KeepAccuracy) else PAPER_RULE
+    data = {"keep": kept.share, "methods": methods, "benches": benches}
     template = resources.files("fairdro.bench").joinpath("report.html").read_text(encoding="utf-8")
-    rule = escape(_rule([bench["protocol"] for bench in benches]))
-    filled = {"version": escape(version), "summary": "\n".join(cards), "rule": rule, "data": _embedded(data)}
+    told = escape(_rule(rule, [bench["protocol"] for bench in benches]))
+    filled = {"version": escape(version), "summary": "\n".join(cards), "rule": told, "data": _embedded(data)}
     for tag in ("style", "script"):
         filled[tag] = _fingerprint(template, tag)
     return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], template)
 
 
 def _bench_of(outcome: Outcome) -> tuple[object, ...]:
-    bank = outcome.bank
-    objective = getattr(bank.method, "objective", "balanced")
-    return bank.dataset, bank.model, bank.solver, bank.protocol, bank.split, objective
-
-
-def _title(row: pd.Series, named: list[str]) -> str:
-    """Name a bench by its dataset and by what tells it from the others of the report."""
-    words = {"split": "split {}", "objective": "{} objective", "protocol": "{} protocol", "model": "{} model"}
-    return ", ".join([row["dataset"], *(words.get(name, "{}").format(row[name]) for name in named)])
+    return tuple(getattr(outcome.bank, name) for name in BENCH)
 
 
 def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outcome]) -> dict[str, Any]:
@@ -136,7 +132,7 @@ def _models(outcome: Outcome) -> dict[str, dict[str, Any]]:
             "accuracy": _plain(accuracy[point].reshape(-1)),
             "low": _plain(low[point].reshape(-1)),
             "high": _plain(high[point].reshape(-1)),
-            "epochs": _plain(outcome.epochs),
+            "epochs": _plain(outcome.progress),
             "weights": _thousandths(weights[:, point]),
             "training": _thousandths(training[:, point]),
         }
@@ -155,7 +151,7 @@ def _thousandths(history: np.ndarray) -> list[list[int | None]]:
     return [[int(v) if v == v else None for v in cell] for cell in thousandths.tolist()]  # noqa: PLR0124 - NaN is not itself
 
 
-def _card(bench: dict[str, Any], selected: pd.DataFrame) -> str:
+def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule) -> str:
     """Say in plain words what fairness costs on a bench: HTML."""
     told = {str(row["method"]): str(row["chosen"]) for row in comparison(selected).to_dict("records")}
     ranked = selected[selected["accuracy"].notna()].sort_values(["dca", "accuracy"], ascending=[True, False])
@@ -172,7 +168,7 @@ def _card(bench: dict[str, Any], selected: pd.DataFrame) -> str:
     else:
         sentences.append("There is no plain training (scratch) to compare with; the most accurate model stands in for it.")
     if "fairdro" in told and "fairdro" not in names:
-        sentences.append(f"No point of FairDRO keeps {100 * PAPER_RULE.share:g} % of that accuracy.")
+        sentences.append(f"FairDRO has no point to choose by the rule: {rule}.")
     if hero is not None:
         first = next(iter(rows))
         fairer = sum(row["dca"] < rows[hero]["dca"] for row in rows.values())
@@ -223,11 +219,11 @@ def _figures(name: str, row: Row, plain: Row) -> str:
     return f'<p class="from-to">scratch → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
 
 
-def _rule(protocols: list[str]) -> str:
+def _rule(rule: Rule, protocols: list[str]) -> str:
     """Say how models were chosen, and how far their figures can be trusted."""
     chosen_on = " ".join(CHOSEN_ON[protocol] for protocol in dict.fromkeys(protocols))
     return (
-        f"Of every method, the {PAPER_RULE}. {chosen_on} Every bench is one split, and small cells are judged by few "
+        f"Of every method, the {rule}. {chosen_on} Every bench is one split, and small cells are judged by few "
         "samples: small differences between methods may be chance."
     )
 

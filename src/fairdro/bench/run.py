@@ -6,12 +6,14 @@ import multiprocessing
 import os
 import queue
 import signal
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,13 @@ __all__ = ["OnStep", "run_bank", "run_bench"]
 
 MOMENTS = 200  # kept of a history: all of one training, since q may swing from one epoch to the next
 POLL_SECONDS = 0.2
+STALE_SECONDS = 3600
 
 OnStep = Callable[[Bank, int, int], object]
 """Told of every epoch or step: the bank, how many are finished, and how many there are."""
 
 
-def run_bench(plan: BenchPlan, out: Path, *, workers: int | None = None, on_step: OnStep | None = None) -> pd.DataFrame:
+def run_bench(plan: BenchPlan, out: Path, *, workers: int = 1, on_step: OnStep | None = None) -> pd.DataFrame:
     """Train every bank of the plan that is not stored in ``out`` yet; ``results.csv`` there is current after each.
 
     Parameters
@@ -45,8 +48,8 @@ def run_bench(plan: BenchPlan, out: Path, *, workers: int | None = None, on_step
     out : Path
         Folder for the results; made if missing.
     workers : int, optional
-        Processes to train in, with one thread each. By default this process for the full-batch solver, which has threads
-        of its own, and as many as there are cores for mini-batches.
+        Processes to train in, with one thread each; by default this one. More need the calling script to have its
+        ``if __name__ == "__main__":``.
     on_step : callable, optional
 
     Returns
@@ -54,8 +57,11 @@ def run_bench(plan: BenchPlan, out: Path, *, workers: int | None = None, on_step
     DataFrame
         A row per trained model in the folder, those of earlier runs included.
     """
+    if workers < 1:
+        raise InputError(f"workers must be at least 1, got {workers}.")
     make_writable(out)
     store = Store(out)
+    store.outcomes()  # a damaged file is found before training
     tell = on_step or (lambda bank, done, total: None)
     first = plan.banks()
     _complete(first, store, out, workers, tell)
@@ -63,13 +69,9 @@ def run_bench(plan: BenchPlan, out: Path, *, workers: int | None = None, on_step
     return _refresh(store, out)
 
 
-def _complete(banks: list[Bank], store: Store, out: Path, workers: int | None, tell: OnStep) -> None:
+def _complete(banks: list[Bank], store: Store, out: Path, workers: int, tell: OnStep) -> None:
     """Train those of the banks that are not stored."""
     missing = [bank for bank in banks if bank not in store]
-    if workers is None:
-        workers = os.cpu_count() or 1 if any(bank.solver == "minibatch" for bank in missing) else 1
-    if workers < 1:
-        raise InputError(f"workers must be at least 1, got {workers}.")
     for bank in banks:
         if bank not in missing:
             tell(bank, 1, 1)
@@ -96,7 +98,8 @@ def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnStep) -> Iter
     events, stop = context.Queue(), context.RawValue("b", 0)  # without a lock, which a killed worker would keep
     with ProcessPoolExecutor(workers, context, _start_worker, (events, stop, os.getpid())) as pool:
         try:
-            running = {pool.submit(_work, number, bank, out): bank for number, bank in enumerate(banks)}
+            with _deaf_to_interrupts():
+                running = {pool.submit(_work, number, bank, out): bank for number, bank in enumerate(banks)}
             while running:
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
                 for number, finished, total in _drain(events):
@@ -106,12 +109,25 @@ def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnStep) -> Iter
                     yield running.pop(future)
         except BrokenProcessPool as error:
             raise InputError(
-                "A worker process ended suddenly, perhaps for lack of memory. What was stored before is still there: run "
-                "the same command again, with fewer --workers."
+                "A worker process ended suddenly, perhaps for lack of memory (or, in a script of your own, of its "
+                "`if __name__ == '__main__':`). What was stored before is still there: run it again with fewer workers."
             ) from error
         finally:
             stop.value = 1
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C while processes are started, which inherit that; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _drain(events: Any) -> Iterator[tuple[int, int, int]]:
@@ -126,11 +142,10 @@ _events: Any = None
 
 
 def _start_worker(events: Any, stop: Any, parent: int) -> None:
-    """Prepare a worker: one thread, deaf to Ctrl-C, and gone with its parent."""
+    """Prepare a worker: one thread, and gone with its parent."""
     global _events  # noqa: PLW0603 - how a pool hands over a queue
     _events = events
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def leave_with_parent() -> None:
         while not stop.value and os.getppid() == parent:
@@ -170,7 +185,7 @@ def run_bank(bank: Bank, on_step: Callable[[int, int], object] | None = None) ->
         confusion={name: confusion_counts(trained.predict(p.X), p.cells) for name, p in parts.items() if p is not None},
         weights=weights[moments].float().numpy(),
         accuracy=accuracy[moments].float().numpy(),
-        epochs=((moments + 1) / len(weights)).astype(np.float32),
+        progress=((moments + 1) / len(weights)).astype(np.float32),
         class_names=dataset.class_names,
         group_names=dataset.group_names,
     )
@@ -185,10 +200,20 @@ def _train(bank: Bank, train: Part, on_step: Callable[[int, int], object] | None
 def make_writable(out: Path) -> None:
     """Make the folder, and find out before training whether files can be written into it."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "probe", "")
-        (out / "probe").unlink()
-    except OSError as error:
-        raise InputError(f"Cannot write results into {out}: {error.strerror}.") from error
+        (out / "store").mkdir(parents=True, exist_ok=True)
+        for folder in (out, out / "store"):
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+            _sweep_drafts(folder)
+    except (OSError, ValueError) as error:  # a path may hold a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot write results into {out}: {reason}.") from error
     if (out / "results.csv").is_dir():
         raise InputError(f"Cannot write {out / 'results.csv'}: it is a folder.")
+
+
+def _sweep_drafts(folder: Path) -> None:
+    """Remove what killed processes left half-written."""
+    for draft in folder.glob(".*.part"):
+        if time.time() - draft.stat().st_mtime > STALE_SECONDS:
+            draft.unlink(missing_ok=True)

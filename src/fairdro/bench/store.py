@@ -27,10 +27,11 @@ from fairdro.errors import InputError
 from fairdro.methods import METHODS
 from fairdro.metrics import METRICS
 
-__all__ = ["REPORTED", "Outcome", "Store", "write_whole"]
+__all__ = ["BENCH", "Outcome", "Store", "write_whole"]
 
 REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
-KEY = ["dataset", "model", "method", "solver", "protocol", "split", "objective", "hyperparameters", "seed"]
+BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
+KEY = [*BENCH, "method", "hyperparameters", "seed"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Outcome:
         Counts on the ``test`` and ``train`` parts, and on the ``validation`` part where there is one.
     weights, accuracy : ndarray of shape (T, S, P, Y, A)
         Cell weights and training accuracy per cell over training, thinned.
-    epochs : ndarray of shape (T,)
+    progress : ndarray of shape (T,)
         At which share of training.
     class_names, group_names : list of str
     """
@@ -61,7 +62,7 @@ class Outcome:
     confusion: dict[str, np.ndarray] = field(default_factory=dict)
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     accuracy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
-    epochs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    progress: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     class_names: list[str] = field(default_factory=list)
     group_names: list[str] = field(default_factory=list)
 
@@ -71,15 +72,10 @@ class Outcome:
         rows = pd.DataFrame(
             [
                 {
-                    "dataset": bank.dataset,
-                    "model": bank.model,
+                    **{name: getattr(bank, name) for name in BENCH},
                     "method": method.name,
-                    "solver": bank.solver,
                     "hyperparameters": json.dumps(method.hyperparameters(point)),
                     "seed": seed,
-                    "protocol": bank.protocol,
-                    "split": bank.split,
-                    "objective": getattr(method, "objective", "balanced"),
                     "diverged": bool(self.diverged[s, point]),
                     "seconds": self.seconds / self.diverged.size,
                 }
@@ -96,7 +92,7 @@ class Outcome:
     def to_bytes(self) -> bytes:
         """Return the file's content."""
         tensors = {f"confusion/{part}": np.ascontiguousarray(counts) for part, counts in self.confusion.items()}
-        tensors |= {"diverged": self.diverged, "weights": self.weights, "accuracy": self.accuracy, "epochs": self.epochs}
+        tensors |= {"diverged": self.diverged, "weights": self.weights, "accuracy": self.accuracy, "progress": self.progress}
         about = {
             "bank": json.dumps(self.bank.spec()),
             "refused": json.dumps(self.refused),
@@ -140,6 +136,11 @@ class Store:
         self.folder = out / "store"
         self._read: dict[str, Outcome] = {}
 
+    @property
+    def outdated(self) -> int:
+        """How many banks are of another version of the package or of other data, and left out."""
+        return sum(not self._current(name, outcome) for name, outcome in self._all().items())
+
     def __contains__(self, bank: Bank) -> bool:
         return self._path(bank).exists()
 
@@ -149,10 +150,19 @@ class Store:
 
     def outcomes(self) -> list[Outcome]:
         """Return what is stored, in the order of the tables."""
-        for path in sorted(self.folder.glob("*.safetensors")):
-            if path.name not in self._read:
-                self._read[path.name] = Outcome.read(path)
-        return sorted(self._read.values(), key=_place)
+        return sorted((o for name, o in self._all().items() if self._current(name, o)), key=_place)
+
+    def _all(self) -> dict[str, Outcome]:
+        try:
+            for path in sorted(self.folder.glob("*.safetensors")):
+                if path.name not in self._read:
+                    self._read[path.name] = Outcome.read(path)
+        except OSError as error:
+            raise InputError(f"Cannot read {self.folder}: {error.strerror}.") from error
+        return self._read
+
+    def _current(self, name: str, outcome: Outcome) -> bool:
+        return name == self._path(outcome.bank).name
 
     def rows_of(self, banks: list[Bank]) -> dict[Bank, pd.DataFrame]:
         """Return the rows of the models of those banks that are stored and were not refused."""
@@ -166,9 +176,14 @@ class Store:
             raise InputError(f"There are no results in {self.folder.parent}; run `fairdro bench` with --out on it first.")
         return pd.concat(tables, ignore_index=True).drop_duplicates(KEY, ignore_index=True)
 
-    def refused(self) -> dict[tuple[str, str], str]:
-        """Return why a method could not be trained on a dataset, by both names."""
-        return {(o.bank.dataset, o.bank.method.name): o.refused for o in self.outcomes() if o.refused is not None}
+    def refused(self) -> pd.DataFrame:
+        """Return which method could not be trained in which bench, and why: a row per bank."""
+        rows = [
+            {name: getattr(o.bank, name) for name in BENCH} | {"method": o.bank.method.name, "reason": o.refused}
+            for o in self.outcomes()
+            if o.refused is not None
+        ]
+        return pd.DataFrame(rows, columns=[*BENCH, "method", "reason"])
 
     def _path(self, bank: Bank) -> Path:
         return self.folder / f"{bank.dataset}-{bank.method.name}-{bank.solver}-{bank.id}.safetensors"
@@ -177,7 +192,7 @@ class Store:
 def _place(outcome: Outcome) -> tuple[object, ...]:
     bank = outcome.bank
     rank = list(METHODS).index(bank.method.name)
-    return bank.dataset, bank.model, bank.protocol, bank.split, bank.solver, rank, json.dumps(bank.spec())
+    return *(getattr(bank, name) for name in BENCH), rank, json.dumps(bank.spec())
 
 
 def _checksum(tensors: dict[str, np.ndarray], about: dict[str, str]) -> str:

@@ -56,7 +56,7 @@ def read_study(path: Path) -> Study:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file.") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOML's own errors, and numbers or nesting beyond what Python reads
         raise InputError(f"{path} is not valid TOML: {error}.") from error
     lines = _Lines(path, text)
     benches = content.pop("bench", [])
@@ -67,6 +67,10 @@ def read_study(path: Path) -> Study:
         rule = rule_from(content.get("select", "keep=0.95"))
     except InputError as error:
         raise lines.error("select", None, str(error)) from error
+    if content.get("workers", 1) < 1:
+        raise lines.error("workers", None, f"workers must be at least 1, got {content['workers']}.")
+    if not content.get("out", "results").strip("\0 "):
+        raise lines.error("out", None, "out must name a folder.")
     plans = [_plan(bench, lines, number) for number, bench in enumerate(benches)]
     return Study(plans, Path(content.get("out", "results")), content.get("workers"), rule)
 
@@ -76,16 +80,18 @@ def _plan(bench: dict[str, Any], lines: _Lines, number: int) -> BenchPlan:
     try:
         return BenchPlan(**bench)
     except InputError as error:
-        raise lines.error(_culprit(bench), number, str(error)) from error
+        raise lines.error(_culprit(bench, str(error)), number, str(error)) from error
 
 
-def _culprit(bench: dict[str, Any]) -> str | None:
-    """Return the option that is wrong by itself, if one is."""
-    for key, value in bench.items():
+def _culprit(bench: dict[str, Any], message: str) -> str | None:
+    """Return the first option without which the bench would not be wrong in this way."""
+    for key in bench:
         try:
-            BenchPlan(**{key: value})
-        except InputError:
-            return key
+            BenchPlan(**{k: value for k, value in bench.items() if k != key})
+        except InputError as error:
+            if str(error) == message:
+                continue
+        return key
     return None
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fairdro.bench.store import Outcome
+from fairdro.bench.store import BENCH, Outcome
 from fairdro.errors import InputError
 from fairdro.frontier import KeepAccuracy, Rule
 from fairdro.methods import get_method
@@ -18,6 +18,7 @@ from fairdro.metrics import Confusion
 
 __all__ = [
     "PAPER_RULE",
+    "bench_title",
     "comparison",
     "find_point",
     "findings",
@@ -27,13 +28,12 @@ __all__ = [
     "select",
     "to_latex",
     "to_markdown",
+    "varying",
     "with_intervals",
 ]
 
 PAPER_RULE = KeepAccuracy(0.95)
-BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 POINT = [*BENCH, "method", "hyperparameters"]
-ALWAYS_SHOWN = ["dataset", "solver"]
 MEASURES = {"accuracy": "accuracy", "DCA": "dca", "worst acc.": "worst_accuracy"}
 
 
@@ -70,10 +70,11 @@ def select(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
             eligible = curve[~curve["diverged"]]
             try:
                 choice = rule(eligible[prefix + "accuracy"], eligible[prefix + "dca"], plain_accuracy=reference)
-            except InputError:
+            except InputError as error:
                 empty = curve.iloc[0].copy()
                 empty[["hyperparameters", *(c for c in curve.columns if c not in POINT)]] = None
-                chosen.append(empty)
+                why = str(error).split(";")[0] if len(eligible) else "All models diverged"
+                chosen.append(pd.concat([empty, pd.Series({"why": why})]))
             else:
                 chosen.append(pd.concat([eligible.iloc[choice.index], pd.Series({"why": choice.why})]))
     return pd.DataFrame(chosen).reset_index(drop=True)
@@ -95,10 +96,10 @@ def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFr
 def find_point(outcomes: list[Outcome], chosen: pd.Series) -> tuple[Outcome, int]:
     """Return the outcome and the point of its bank that a selected row is about."""
     wanted = json.loads(chosen["hyperparameters"])
-    where = tuple(chosen[["dataset", "model", "method", "solver", "protocol", "split"]])
+    where = (chosen["method"], *chosen[BENCH])
     for outcome in outcomes:
         bank = outcome.bank
-        if (bank.dataset, bank.model, bank.method.name, bank.solver, bank.protocol, bank.split) == where:
+        if (bank.method.name, *(getattr(bank, name) for name in BENCH)) == where:
             for point in range(bank.method.points):
                 if bank.method.hyperparameters(point) == wanted:
                     return outcome, point
@@ -130,29 +131,39 @@ def findings(selected: pd.DataFrame) -> list[str]:
         fairest = min(figures, key=lambda name: figures[name][1])
         shown = [name for name in dict.fromkeys(["scratch", "fairdro", fairest]) if name in figures]
         told = ", ".join(f"{name} {figures[name][0]:.2f} / {figures[name][1]:.2f}" for name in shown)
-        first = bench.iloc[0]
-        where = f"{first['dataset']}, {first['model']}, {first['solver']}"
+        where = bench_title(bench.iloc[0], ["model", "solver", *varying(selected)])
         lines.append(f"{where} (accuracy / DCA): {told}; fairest of {len(figures)}: {fairest}.")
     return lines
 
 
-def comparison(selected: pd.DataFrame, refused: Mapping[tuple[str, str], str] | None = None) -> pd.DataFrame:
+def varying(table: pd.DataFrame) -> list[str]:
+    """Name what tells the benches of a table apart, beside the dataset."""
+    return [name for name in BENCH[1:] if table[name].nunique() > 1]
+
+
+def bench_title(row: pd.Series, named: Sequence[str]) -> str:
+    """Name the bench of a row by its dataset and some of what describes it."""
+    words = {"split": "split {}", "objective": "{} objective", "protocol": "{} protocol", "model": "{} model"}
+    return ", ".join([row["dataset"], *(words.get(name, "{}").format(row[name]) for name in dict.fromkeys(named))])
+
+
+def comparison(selected: pd.DataFrame, refused: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the table for people, as text: percent, mean ± standard deviation over seeds, the paper's figures beside ours.
 
     Parameters
     ----------
     selected : DataFrame
         From :func:`select`; with those of :func:`with_intervals`, a single seed shows its 95 % interval.
-    refused : mapping, optional
-        Why a method could not be trained, by dataset and method; such a row says N/A and the reason.
+    refused : DataFrame, optional
+        Methods that could not be trained, from :meth:`Store.refused`; such a row says N/A and the reason.
     """
-    named = [c for c in BENCH if c in ALWAYS_SHOWN or selected[c].nunique() > 1]
+    named = ["dataset", *(c for c in BENCH[1:] if c == "solver" or c in varying(selected))]
     paper = paper_results().set_index(["dataset", "method"])
     rows: list[dict[str, str]] = []
     for _, row in selected.iterrows():
         shown = {"method": str(row["method"]), **{c: str(row[c]) for c in named}}
         if pd.isna(row["accuracy"]):
-            rows.append(shown | {"chosen": "N/A: no point keeps enough accuracy"})
+            rows.append(shown | {"chosen": f"N/A: {row['why']}"})
             continue
         shown["chosen"] = _searched(row["method"], json.loads(row["hyperparameters"]))
         for title, measure in MEASURES.items():
@@ -163,8 +174,9 @@ def comparison(selected: pd.DataFrame, refused: Mapping[tuple[str, str], str] | 
             for title, measure in MEASURES.items():
                 shown[f"paper: {title}"] = _percent(paper.loc[key, measure], paper.loc[key].get(f"{measure}_std", np.nan))
         rows.append(shown)
-    for (dataset, method), reason in (refused or {}).items():
-        rows.append({"dataset": dataset, "method": method, "chosen": f"N/A: {reason.split(';')[0]}"})
+    for refusal in [] if refused is None else refused.to_dict("records"):
+        told = {c: str(refusal[c]) for c in ["method", *named]}
+        rows.append(told | {"chosen": f"N/A: {str(refusal['reason']).split(';')[0]}"})
     titles = [*MEASURES, *(f"paper: {title}" for title in MEASURES)]
     columns = ["dataset", "method", *(c for c in named if c != "dataset"), "chosen", *titles]
     table = pd.DataFrame([dict.fromkeys(columns, "") | row for row in rows], columns=columns)
@@ -177,9 +189,10 @@ def _as_in_the_paper(row: pd.Series) -> bool:
 
 
 def best_of(table: pd.DataFrame) -> dict[str, set[Any]]:
-    """Return the rows that are best in accuracy, DCA and worst accuracy on their dataset, by column of the table."""
+    """Return the rows that are best in accuracy, DCA and worst accuracy of their bench, by column of the table."""
     best: dict[str, set[Any]] = {title: set() for title in MEASURES}
-    for _, part in table.groupby("dataset", sort=False):
+    benches = [c for c in BENCH if c in table.columns]
+    for _, part in table.groupby(benches, sort=False):
         for title in MEASURES:
             values = pd.to_numeric(part[title].str.split().str[0], errors="coerce")
             extreme = values.min() if title == "DCA" else values.max()
@@ -188,7 +201,7 @@ def best_of(table: pd.DataFrame) -> dict[str, set[Any]]:
 
 
 def to_markdown(table: pd.DataFrame) -> str:
-    """Write a table of text in Markdown, the best of every dataset in bold."""
+    """Write a table of text in Markdown, the best of every bench in bold."""
     best = best_of(table)
     lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
     for index, row in table.iterrows():
@@ -198,7 +211,7 @@ def to_markdown(table: pd.DataFrame) -> str:
 
 
 def to_latex(table: pd.DataFrame) -> str:
-    """Write a table of text as a LaTeX tabular, the best of every dataset in bold."""
+    """Write a table of text as a LaTeX tabular, the best of every bench in bold."""
     best = best_of(table)
     lines = [r"\begin{tabular}{" + "l" * len(table.columns) + "}", r"\hline", _latex_row(table.columns), r"\hline"]
     for index, row in table.iterrows():

@@ -128,18 +128,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class LogRange:
-    """Search range of a hyperparameter on a logarithmic scale, with 0 in front where ``zero`` is set."""
+    """Search range of a hyperparameter on a logarithmic scale, with 0 in front of three points or more if ``zero``."""
 
     low: float
     high: float
     zero: bool = False
 
     def grid(self, points: int) -> tuple[float, ...]:
-        """Return ``points`` values from low to high."""
+        """Return ``points`` values from low to high; a single one from the middle."""
         if points < 1:
             raise InputError(f"A grid needs at least one point, got {points}.")
-        values = np.geomspace(self.low, self.high, points - self.zero)
-        return (0.0,) * self.zero + tuple(float(f"{v:.6g}") for v in values)
+        if points == 1:
+            return (float(f"{math.sqrt(self.low * self.high):.6g}"),)
+        zero = self.zero and points > 2
+        values = np.geomspace(self.low, self.high, points - zero)
+        return (0.0,) * zero + tuple(float(f"{v:.6g}") for v in values)
 
 
 @dataclass(frozen=True)
@@ -161,8 +164,8 @@ class Method:
     every_batch : bool
         Whether :meth:`observe` moves the weights at every mini-batch; only the mini-batch engine can train such a method.
     sampling : str
-        How mini-batches are drawn, see :func:`~fairdro.training.sampling.draw_epoch`. Weighted cell means are the same
-        under any; a regulariser that averages over a batch itself is defined for samples drawn as they come.
+        How mini-batches are drawn, see :func:`~fairdro.training.sampling.draw_epoch`. Weighted cell means do not depend on
+        it; what a regulariser averages over a batch does.
     needs_features : bool
         Whether :meth:`penalty` reads the features of a hidden layer.
     max_classes, max_groups : int or None
@@ -202,16 +205,21 @@ class Method:
     def sweep(cls, points: int, **fixed: Any) -> Method:
         """Return the method over its search range, other hyperparameters fixed.
 
-        Two hyperparameters make a grid of about ``points`` in all; a method with nothing to search has one point.
+        Two hyperparameters make a grid of ``points`` in all, or a few more; a method with nothing to search has one point.
         """
         if not cls.search:
             return cls(**fixed)
         side = max(round(points ** (1 / len(cls.search))), 1)
         sizes = [side] * (len(cls.search) - 1)
-        sizes = [max(points // math.prod(sizes), 1), *sizes]
+        sizes = [-(-points // math.prod(sizes)), *sizes]
         grids = [search_range.grid(size) for search_range, size in zip(cls.search.values(), sizes, strict=True)]
         columns = zip(*itertools.product(*grids), strict=True)
         return cls(**dict(zip(cls.search, columns, strict=True)), **fixed)
+
+    @classmethod
+    def for_solver(cls, solver: str, **hyperparameters: Any) -> dict[str, Any]:
+        """Return hyperparameters with those added that do better with a solver."""
+        return {**(cls.stepwise if solver == "fullbatch" else {}), **hyperparameters}
 
     def _swept(self) -> dict[str, tuple[float, ...]]:
         return {key: v for key in self.search if isinstance(v := getattr(self, key), tuple)}
@@ -326,6 +334,8 @@ def _numbers(value: Any, what: str) -> float | tuple[float, ...]:
         array = np.empty(0)
     if array.ndim > 1 or array.size == 0 or value is None or isinstance(value, str):
         raise InputError(f"{what} must be a number or a sequence of numbers, got {value!r}.")
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise InputError(f"{what} must not be negative, infinite or missing, got {value!r}.")
     return tuple(array.tolist()) if array.ndim else float(array)
 
 

@@ -20,6 +20,8 @@ class Cov(Regulariser):
 
     .. math:: \lambda \sum_{FP, FN} \sum_a \left| \frac{1}{n} \sum_i (z_{i,a} - \bar z_a)\, g_i \right|
 
+    Batches are drawn as the data come: of batches that hold every cell equally, the covariance is another one.
+
     Parameters
     ----------
     lam : float or sequence of float, default 1

@@ -32,7 +32,8 @@ class FairBatch(Baseline):
     objective : {"balanced", "standard"}, default "balanced"
         Balanced, classes count the same and rates start equal; standard, both start from the data's own.
     variant : {"paper", "code"}, default "paper"
-        The authors' code compares neighbouring groups only, the same for two groups.
+        The authors' code compares neighbouring groups only, the same for two groups. Its other habit, the balanced loss on
+        batches at these rates, cancels the rates and is not offered.
     """
 
     name: ClassVar[str] = "fairbatch"

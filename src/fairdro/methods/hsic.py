@@ -27,6 +27,7 @@ class FairHSIC(Regulariser):
               - \frac{2}{n - 2} 1^T K L 1 \right]
 
     and :math:`\lambda \sum_y HSIC_y` is added to the loss. A class with fewer than four samples in the batch adds nothing.
+    Batches hold every cell equally; the authors' hold every class equally.
 
     Parameters
     ----------

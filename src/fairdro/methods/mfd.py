@@ -25,6 +25,7 @@ class MFD(Regulariser):
               - 2\, \overline{k(T_y, S_{y,a})}, \quad k(u, v) = e^{-|u - v|^2 / (2 \sigma)}
 
     with :math:`\sigma` the mean squared distance of teacher and model over the batch. Cells without samples add nothing.
+    Batches hold every cell equally, so that a class of the teacher is made of all groups alike.
 
     Parameters
     ----------

@@ -22,7 +22,8 @@ class Renyi(Regulariser):
     .. math:: \lambda \sum_y \frac{1}{n_y} \sum_{i: y_i = y} \sum_k (-W_{yk}^2 + W_{yk} s_i)\, p_{ik}, \quad
               W_{yk} = \frac{\sum_{i: y_i = y} s_i p_{ik}}{2 \sum_{i: y_i = y} p_{ik}}
 
-    The first epoch has no regularisation: W starts at 0.
+    The first epoch has no regularisation: W starts at 0. Batches hold every cell equally, which counts small groups more
+    than the authors' batches, drawn as the data come (``sampling="uniform"``), do.
 
     Parameters
     ----------

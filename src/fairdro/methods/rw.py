@@ -17,6 +17,8 @@ class RW(Baseline):
     Every sample of a cell gets :math:`w_{y,a} = n_y n_a / (N n_{y,a})`, so the cell counts as :math:`n_y n_a / N^2`.
     Balanced, classes count the same and within each the cell counts as :math:`n_a / N`.
 
+    The authors' code computes these weights without applying them, which is Scratch.
+
     Parameters
     ----------
     objective : {"balanced", "standard"}, default "balanced"

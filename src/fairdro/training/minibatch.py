@@ -85,7 +85,7 @@ def train_minibatch(
             weight_decay=weight_decay, sampling=sampling, on_step=lambda done, _: tell(done),
         )  # fmt: skip
         finished = epochs
-    teaching = None if rule is None or teacher is None else _check_teacher(teacher.model, bank)
+    teaching = None if teacher is None else _check_teacher(teacher.model, bank, method)
     streams = [generator(seed, "batches") for seed in seeds]
     state = method.begin(task)
     weights_seen, accuracy_seen, earlier = [], [], []
@@ -166,8 +166,10 @@ def _check_options(seeds: object, epochs: int, batch_size: int, lr: float, weigh
         raise InputError(f"lr must be positive and weight_decay not negative, got {lr} and {weight_decay}.")
 
 
-def _check_teacher(teacher: ModelBank, bank: ModelBank) -> ModelBank:
+def _check_teacher(teacher: ModelBank, bank: ModelBank, method: Method) -> ModelBank:
     """Return the teacher's models, or say why they cannot teach these."""
+    if method.teacher() is None:
+        raise InputError(f"{method.name} learns from no teacher; leave it out.")
     wanted = (bank.bank[0], 1)
     if type(teacher) is not type(bank) or teacher.bank != wanted or teacher.n_features != bank.n_features:
         raise InputError(
