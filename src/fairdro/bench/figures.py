@@ -48,27 +48,34 @@ def pictures(results: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outco
     yield "seconds", seconds_chart(results)
 
 
-def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.HConcatChart:
-    """Draw every trained point (mean over seeds) and the convex envelope of each method and solver, a panel per dataset.
+def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatChart:
+    """Draw every trained point (mean over seeds) and the convex envelope of each method, a panel per bench.
+
+    Solvers share a panel, so that they can be compared.
 
     Scratch, which has no hyperparameter, is a diamond with dotted lines through it; selected points are ringed. Lower right
     is better.
     """
     points = over_seeds(results)
-    points = _in_percent(points[~points["diverged"]])
-    chosen = _in_percent(selected[selected["accuracy"].notna()])
+    named = varying(points)
+    points = _in_percent(points[~points["diverged"]], named)
+    chosen = _in_percent(selected[selected["accuracy"].notna()], named)
     colour = _colours(points)
     panels = [
-        _panel(str(name), part, chosen[chosen["dataset"] == name], colour)
-        for name, part in points.groupby("dataset", sort=False)
+        _panel(str(title), part, chosen[chosen["bench"] == title], colour)
+        for title, part in points.groupby("bench", sort=False)
     ]
-    return alt.hconcat(*panels).configure_view(stroke=None).configure_axis(grid=True, gridOpacity=0.4)
+    return alt.concat(*panels, columns=2).configure_view(stroke=None).configure_axis(grid=True, gridOpacity=0.4)
 
 
-def _in_percent(points: pd.DataFrame) -> pd.DataFrame:
-    series = points[["method", *varying(points)]].astype(str).agg(", ".join, axis=1)
+def _in_percent(points: pd.DataFrame, named: list[str]) -> pd.DataFrame:
+    """Add the name of each point's panel and curve, given what tells the benches apart."""
+    told = [name for name in named if name != "solver"]
     return points.assign(
-        series=series, accuracy=100 * points["accuracy"].astype(float), dca=100 * points["dca"].astype(float)
+        bench=[bench_title(row, told) for _, row in points.iterrows()],
+        series=points["method"] + (", " + points["solver"] if "solver" in named else ""),
+        accuracy=100 * points["accuracy"].astype(float),
+        dca=100 * points["dca"].astype(float),
     )
 
 
@@ -78,7 +85,7 @@ def _colours(points: pd.DataFrame) -> alt.Color:
     return alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=COLOURS))
 
 
-def _panel(dataset: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.Color) -> alt.LayerChart | alt.FacetChart:
+def _panel(bench: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.Color) -> alt.LayerChart | alt.FacetChart:
     least, most, highest = _window(points, chosen)
     outside = int(((points["accuracy"] < least) | (points["dca"] > highest)).sum())
     x = alt.X("accuracy:Q", title="balanced accuracy (%)", scale=alt.Scale(domain=[least, most], nice=False))
@@ -108,7 +115,7 @@ def _panel(dataset: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt
     if len(rings):
         ring = alt.Chart(rings).mark_point(shape="circle", size=220, strokeWidth=2, opacity=1, clip=True)
         layers.append(ring.encode(x=x, y=y, color=colour, tooltip=tooltip))
-    title = alt.TitleParams(dataset, subtitle=f"{outside} points lie outside" if outside else "")
+    title = alt.TitleParams(bench, subtitle=f"{outside} points lie outside" if outside else "")
     return alt.layer(*layers).properties(width=460, height=360, title=title)
 
 
