@@ -47,6 +47,7 @@ def train_fullbatch(
     steps: int = 200,
     lr: float = 0.03,
     inner: str = "cross_entropy",
+    double: bool = False,
     on_step: Callable[[int, int], object] | None = None,
 ) -> TrainedBank:
     r"""Train P linear models, one per point of the method, from zero by Adam with a cosine schedule.
@@ -67,6 +68,8 @@ def train_fullbatch(
         The loss whose cell means are weighted. The second is a smooth 0-1 loss :math:`\sigma(-m / \tau)` of the margin m,
         with the temperature falling from 1 to 0.15 after a start with cross-entropy; the weights then respond to it too.
         It comes closer to equal errors on the training rows, and overfits where features are many.
+    double : bool, default False
+        Compute in double precision, at twice the cost.
     on_step : callable, optional
         Called after every step with the number of finished steps and of all.
 
@@ -81,7 +84,7 @@ def train_fullbatch(
         If there is one group only or a cell is empty, if the loss of a cell ran away, which negative weights can cause, or
         if a model was still moving at the end.
     """
-    X = check_training_data(X, cells)
+    X = check_training_data(X, cells, torch.float64 if double else torch.float32)
     if inner not in INNER_LOSSES:
         raise unknown_name("inner loss", inner, INNER_LOSSES)
     if not isinstance(steps, int) or steps < 1 or not lr > 0:
@@ -124,9 +127,9 @@ def _blocks(X: Tensor, cells: Cells) -> list[_Block]:
     for rows, stratum in _runs(strata):
         first = stratum * groups_per_stratum
         n, d = len(rows), X.shape[1]
-        features = torch.zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
+        features = X.new_zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
         features[:n, :d], features[:n, d] = X[rows], 1
-        shares = torch.zeros(groups_per_stratum, len(features))
+        shares = X.new_zeros(groups_per_stratum, len(features))
         shares[:, :n] = cells.indicator[rows, first : first + groups_per_stratum].T
         whole = not cells.soft and cells.sample_weight is None
         blocks.append(_Block(features, first // cells.n_groups, list(enumerate(shares, start=first)), whole))
@@ -169,7 +172,7 @@ class _Solver:
         self.loss: InnerLoss = BinaryLoss(inner) if cells.n_classes == 2 else MulticlassLoss(inner, cells.n_classes)
         self.models = _padded(max(method.points, MIN_COLUMNS // self.loss.outputs), MODEL_MULTIPLE)
         self.features = X.shape[1]
-        self.W = torch.zeros(_padded(self.features + 1, FEATURE_MULTIPLE), self.models * self.loss.outputs)
+        self.W = X.new_zeros(_padded(self.features + 1, FEATURE_MULTIPLE), self.models * self.loss.outputs)
         self.overflowed = torch.zeros(self.W.shape[1], dtype=torch.bool)
 
     def solve(self, steps: int, lr: float, on_step: Callable[[int, int], object] | None) -> tuple[State, History]:
@@ -224,8 +227,8 @@ class _Solver:
     def _sums(self, blocks: list[_Block], progress: float, *, with_loss: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Sum errors, signals, losses ``(Y * A, 1, models)`` and gradients over some blocks."""
         n_cells = self.counts.numel()
-        errors, signals, losses = torch.zeros(3, n_cells, 1, self.models)
-        gradients = torch.zeros(n_cells, *self.W.shape)
+        errors, signals, losses = self.W.new_zeros(3, n_cells, 1, self.models)
+        gradients = self.W.new_zeros(n_cells, *self.W.shape)
         for block in blocks:
             logits = block.X @ self.W
             wrong = self.loss.wrong(logits, block.y)
@@ -247,7 +250,7 @@ class _Solver:
     def combine(self, gradients: Tensor, weights: Tensor) -> Tensor:
         """Gradient of the mean over classes of the weighted cell means."""
         per_row = weights[0] / (self.counts * self.counts.shape[0]).where(self.counts > 0, 1)
-        scale = torch.zeros(self.counts.numel(), self.models)
+        scale = self.W.new_zeros(self.counts.numel(), self.models)
         scale[:, : self.method.points] = per_row.flatten(1).T
         by_column = scale.repeat_interleave(self.loss.outputs, dim=1)
         return (gradients * by_column[:, None, :]).sum(0)
@@ -256,7 +259,7 @@ class _Solver:
         """Return the models as a bank of linear models with a logit per class."""
         points = self.method.points
         W = self.loss.class_logits(self._per_model(self.W)).transpose(0, 1)[:points]
-        bank = LinearBank(self.features, W.shape[2], points=points)
+        bank = LinearBank(self.features, W.shape[2], points=points).to(W.dtype)
         bank.load_state_dict({"weight": W[None, :, : self.features], "bias": W[None, :, self.features]})
         return bank
 

@@ -83,7 +83,7 @@ class MulticlassLoss:
 
     def wrong(self, logits: Tensor, y: int) -> Tensor:
         """Return the 0-1 error."""
-        return (self._per_model(logits).argmax(-1) != y).float()
+        return (self._per_model(logits).argmax(-1) != y).to(logits.dtype)
 
     def cross_entropy(self, logits: Tensor, y: int) -> Tensor:
         """Return the cross-entropy."""

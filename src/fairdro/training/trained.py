@@ -127,7 +127,7 @@ class TrainedBank:
         return by_round.gather(0, drawn.expand(1, *by_round.shape[1:])).squeeze(0)
 
     def _features(self, X: Any) -> Tensor:
-        features = as_features(X)
+        features = as_features(X, next(self.model.parameters()).dtype)
         if features.shape[1] != self.model.n_features:
             raise InputError(f"X has {features.shape[1]} columns, but the models were trained on {self.model.n_features}.")
         return features
@@ -140,23 +140,23 @@ def most_likely(logits: Tensor) -> Tensor:
     return logits.argmax(-1)
 
 
-def as_features(X: Any) -> Tensor:
+def as_features(X: Any, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return a table of numbers as a float tensor ``(N, D)``, or say what is wrong with it."""
     try:
-        array = X.detach() if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float32))
+        array = X.detach() if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise InputError(f"X must hold numbers only: {error}.") from error
     if array.dim() != 2 or array.shape[0] == 0 or array.shape[1] == 0:
         raise InputError(f"X must be a table with rows and columns, but its shape is {tuple(array.shape)}.")
-    features = array.float().contiguous()
+    features = array.to(dtype).contiguous()
     if not bool(torch.isfinite(features).all()):
         raise InputError("X has missing or infinite values; fill them in or drop those rows.")
     return features
 
 
-def check_training_data(X: Any, cells: Cells) -> Tensor:
+def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return the features, refuse what no engine can train on, and warn of cells that cannot be made fair."""
-    features = as_features(X)
+    features = as_features(X, dtype)
     if len(features) != len(cells):
         raise InputError(f"X has {len(features)} rows but y has {len(cells)}.")
     empty = cells.counts == 0
