@@ -91,5 +91,5 @@ def test_a_classifier_by_the_name_of_a_method(problem):
         FairClassifier("lbc").set_params(modle="mlp")
     with pytest.raises(InputError, match="one model"):
         FairClassifier("fairdro", rho=(1.0, 2.0)).fit(X, y, sensitive_features=a)
-    with pytest.warns(RuntimeWarning, match="one group only"):
+    with pytest.warns(UserWarning, match="without sensitive_features"):
         FairClassifier("fairdro").fit(X, y)

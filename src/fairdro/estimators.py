@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -239,8 +239,8 @@ class FairDROClassifierCV(_Classifier):
         Another rule of :mod:`fairdro.frontier` instead, e.g. ``LimitDCA(0.05)`` or ``Knee()``.
     rhos : sequence of float, optional
         Radii to try; by default 20 over the paper's range.
-    cv : int, default 5
-        Number of folds.
+    cv : int, splitter or list of (train, test), default 5
+        Number of folds, or scikit-learn's ways to say more.
     random_state : int, default 0
         Seed of the folds.
 
@@ -260,7 +260,7 @@ class FairDROClassifierCV(_Classifier):
         *,
         rule: Rule | None = None,
         rhos: Sequence[float] | None = None,
-        cv: int = 5,
+        cv: Any = 5,
         random_state: int = 0,
     ) -> None:
         self.min_accuracy = min_accuracy
@@ -284,22 +284,27 @@ class FairDROClassifierCV(_Classifier):
 
     def _held_out(self, sweep: Method, X: np.ndarray, codes: np.ndarray, groups: Groups, weight: Any) -> np.ndarray:
         """Return the confusion of held-out rows, of all folds together ``(P, Y, A, Y)``."""
-        strata = codes if groups.soft else codes * len(groups.names) + groups.values
-        smallest = int(np.bincount(codes).min())
-        if smallest < 2:
-            raise InputError("The smallest class has one row only; cross-validation needs at least two of every class.")
-        folds = StratifiedKFold(min(self.cv, smallest), shuffle=True, random_state=self.random_state)
         total: np.ndarray | float = 0.0
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # of strata: a rare cell
-            parts = list(folds.split(X, strata))
-        for train, test in parts:
+        for train, test in self._folds(X, codes, groups):
             taken = [None if weight is None else weight[rows] for rows in (train, test)]
             inside, outside = (Groups(groups.values[rows], groups.names) for rows in (train, test))
             trained, scaler = self._solve(sweep, X[train], codes[train], inside, taken[0])
             cells = Cells.from_labels(codes[test], outside, n_classes=len(self.classes_), sample_weight=taken[1])
             total = total + confusion_counts(trained.predict(scaler.transform(X[test]))[0], cells)
         return np.asarray(total)
+
+    def _folds(self, X: np.ndarray, codes: np.ndarray, groups: Groups) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return train and test rows of every fold, with every class and group in each as far as there are enough rows."""
+        smallest = int(np.bincount(codes).min())
+        if len(self.classes_) < 2 or smallest < 2:
+            raise InputError("A class has one sample, or there is one class only; cross-validation needs two rows of two.")
+        if not isinstance(self.cv, int):
+            return list(check_cv(self.cv, codes, classifier=True).split(X, codes))
+        strata = codes if groups.soft else codes * len(groups.names) + groups.values
+        folds = StratifiedKFold(min(self.cv, smallest), shuffle=True, random_state=self.random_state)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # a rare cell
+            return list(folds.split(X, strata))
 
     def _rule(self) -> Method:
         return _rule_of(FairDRO, "linear", {"rho": getattr(self, "rho_", 1.0)})

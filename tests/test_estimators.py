@@ -1,0 +1,114 @@
+"""The classifiers as a user of scikit-learn meets them."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import check_estimator
+
+from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV, load_dataset
+from fairdro.errors import InputError
+from fairdro.frontier import Knee, LimitDCA
+from fairdro.metrics import balanced_accuracy, dca
+from problems import biased_problem
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, cells = biased_problem(2, 2, n=1500)
+    return 50 + 20 * X.numpy(), cells.y.numpy().astype(str), cells.groups.numpy()  # unscaled on purpose
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", [FairDROClassifier(), FairClassifier(), FairDROClassifierCV(rhos=[0, 2], cv=2)])
+def test_scikit_learn_accepts_it(estimator):
+    check_estimator(estimator, on_skip=None)
+
+
+def test_plain_training_is_logistic_regression_on_features_as_they_were_passed(problem):
+    X, y, _ = problem
+    ours = FairClassifier("scratch", objective="standard").fit(X, y)
+    theirs = LogisticRegression(C=np.inf, max_iter=10_000).fit(X, y)
+    assert (ours.predict(X) == theirs.predict(X)).mean() > 0.99
+    assert ours.decision_function(X) == pytest.approx(X @ ours.coef_[0] + ours.intercept_[0])
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=0.03)
+
+
+def test_a_radius_narrows_the_gap_and_needs_no_group_to_predict(problem):
+    X, y, a = problem
+    plain, fair = (FairDROClassifier(rho=rho).fit(X, y, sensitive_features=a) for rho in (0.0, 5.0))
+    gaps = [dca(y, model.predict(X), sensitive_features=a) for model in (plain, fair)]
+    assert gaps[1] < 0.4 * gaps[0]
+    assert fair.weights_.shape == (2, 2)
+    assert fair.weights_.sum(1) == pytest.approx(1)
+
+
+def test_the_multilayer_perceptron_too(problem):
+    X, y, a = problem
+    model = FairDROClassifier(rho=0.5, model="mlp").fit(X, y, sensitive_features=a)
+    assert balanced_accuracy(y, model.predict(X), sensitive_features=a) > 0.7
+    assert model.predict_proba(X).sum(1) == pytest.approx(1)
+
+
+def test_the_radius_is_chosen_on_held_out_rows(problem):
+    X, y, a = problem
+    model = FairDROClassifierCV(0.9, rhos=[0, 0.3, 1, 3, 10], cv=3).fit(X, y, sensitive_features=a)
+    table = model.frontier_
+    assert table["selected"].sum() == 1
+    assert table["rho"][model.best_index_] == model.rho_
+    eligible = table[table["accuracy"] >= 0.9 * table["accuracy"][0]]
+    assert table["dca"][model.best_index_] == eligible["dca"].min()
+    same = FairDROClassifier(model.rho_).fit(X, y, sensitive_features=a)
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+    assert model.plot_frontier().to_dict()["layer"]
+    with pytest.raises(InputError, match="A class has one sample"):
+        clone(model).fit(X[:3], np.array(["0", "1", "1"]), sensitive_features=a[:3])
+    for rule in (LimitDCA(0.2), Knee()):
+        other = clone(model).set_params(rule=rule).fit(X, y, sensitive_features=a)
+        choice = rule(table["accuracy"], table["dca"], plain_accuracy=table["accuracy"][0])
+        assert other.best_index_ == choice.index
+
+
+def test_three_classes_and_four_groups():
+    X, cells = biased_problem(3, 4, n=6000)
+    X, y, a = X.numpy(), cells.y.numpy(), cells.groups.numpy()
+    plain, fair = (FairDROClassifier(rho=rho).fit(X, y, sensitive_features=a) for rho in (0.0, 3.0))
+    assert fair.coef_.shape == (3, X.shape[1])
+    gaps = [dca(y, model.predict(X), sensitive_features=a) for model in (plain, fair)]
+    assert gaps[1] < 0.8 * gaps[0]
+
+
+def test_weights_repeat_rows(problem):
+    X, y, a = (part[:300] for part in problem)
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    weighted = FairDROClassifier(2.0).fit(X, y, sensitive_features=a, sample_weight=weight)
+    repeated = FairDROClassifier(2.0).fit(*(np.repeat(part, weight, axis=0) for part in (X, y)),
+                                          sensitive_features=np.repeat(a, weight))  # fmt: skip
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
+
+
+def test_on_adult_the_estimator_is_the_bench():
+    split = load_dataset("adult").split("validated")
+    X, y, a = split.train.X.numpy(), split.train.cells.y.numpy(), split.train.cells.groups.numpy()
+    model = FairDROClassifier(rho=10.0).fit(X, y, sensitive_features=a)
+    truth, groups = split.test.cells.y.numpy(), split.test.cells.groups.numpy()
+    predicted = model.predict(split.test.X.numpy())
+    assert dca(truth, predicted, sensitive_features=groups) < 0.04
+    assert balanced_accuracy(truth, predicted, sensitive_features=groups) > 0.78
+
+
+def test_without_groups_it_warns(problem):
+    X, y, _ = problem
+    with pytest.warns(UserWarning, match="without sensitive_features"):
+        FairDROClassifier().fit(X, y)
+
+
+def test_parameters_are_those_of_the_method():
+    model = FairClassifier("lbc", eta=2.0)
+    assert clone(model).get_params() == model.get_params() == {
+        "method": "lbc", "model": "linear", "random_state": 0, "eta": 2.0,
+    }  # fmt: skip
+    assert model.set_params(method="fairdro", rho=3.0).get_params()["rho"] == 3.0
+    with pytest.raises(InputError, match="There is no parameter 'modle'"):
+        model.set_params(modle="mlp")
