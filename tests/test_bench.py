@@ -185,7 +185,7 @@ def test_benches_in_one_folder_are_kept_apart(tmp_path):
     }  # fmt: skip
     standard = selected[selected["objective"] == "standard"].set_index("method")
     assert standard.loc["fairdro", "accuracy"] >= 0.95 * standard.loc["scratch", "accuracy"]
-    table = write_outputs(store, tmp_path)
+    _, table = write_outputs(store, tmp_path)
     assert table[["protocol", "objective"]].drop_duplicates().shape == (3, 2)
     for name in ("training", "cells"):
         spec = next(chart for stem, chart in pictures(store.results(), selected, store.outcomes()) if stem == name).to_dict()

@@ -151,10 +151,11 @@ def test_damage_is_found_before_training(tmp_path, monkeypatch):
 
 
 def test_two_processes_on_one_folder(tmp_path, whole):
-    both = [start(tmp_path), start(tmp_path)]
+    both = [start(tmp_path), start(tmp_path, "--workers", "2")]
     for process in both:
-        _, complaint = process.communicate(timeout=300)
+        printed, complaint = process.communicate(timeout=300)
         assert process.returncode == 0, complaint
+        assert all(f"[{number}/6]" in printed for number in range(1, 7))
     assert len(files(tmp_path)) == len(PLAN.banks())
     stored = pd.read_csv(tmp_path / "results.csv")
     pd.testing.assert_frame_equal(stored.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)

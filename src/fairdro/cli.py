@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -11,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
+import joblib
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -27,7 +27,6 @@ from rich.text import Text
 
 from fairdro.bench import Bank, BenchPlan, OnStep, Store, Study, read_study, run_bench, write_outputs
 from fairdro.bench.tables import findings, how_chosen
-from fairdro.bench.tables import select as select_points
 from fairdro.data import DATASETS
 from fairdro.errors import InputError
 from fairdro.frontier import Rule, rule_from
@@ -123,13 +122,12 @@ def bench(
             objective=objective,
             adaptive=adaptive,
         )
-        if workers is not None and workers < 1:
-            raise InputError(f"workers must be at least 1, got {workers}.")
         study = Study([plan], out, workers, rule_from(select))
     try:
         with _progress([bank for plan in study.plans for bank in plan.banks()]) as on_step:
             for plan in study.plans:
-                run_bench(plan, study.out, workers=study.workers or _workers_for(plan), on_step=on_step)
+                processes = _workers_for(plan) if study.workers is None else study.workers
+                run_bench(plan, study.out, workers=processes, on_step=on_step)
     except KeyboardInterrupt:
         _say("stopped. What is finished is stored; run the same command again to go on.")
         raise typer.Exit(130) from None
@@ -152,7 +150,7 @@ def _was_given(context: typer.Context, name: str) -> bool:
 
 def _workers_for(plan: BenchPlan) -> int:
     """Return one process for the full-batch solver, which has threads of its own; for mini-batches one per core."""
-    return len(os.sched_getaffinity(0)) if "minibatch" in plan.solvers else 1
+    return joblib.cpu_count() if "minibatch" in plan.solvers else 1
 
 
 def _show(out: Path, rule: Rule) -> None:
@@ -162,12 +160,12 @@ def _show(out: Path, rule: Rule) -> None:
     if store.outdated:
         _say(f"{store.outdated} stored banks are of another version or of other data, and are left out.")
     with console.status("Drawing ...") if console.is_terminal else nullcontext():
-        shown = write_outputs(store, out, rule)
+        selected, shown = write_outputs(store, out, rule)
     table = Table(*shown.columns, title=how_chosen(results, rule))
     for row in shown.itertuples(index=False):
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
-    for line in findings(select_points(results, rule)):
+    for line in findings(selected):
         _print(line)
     _print(f"Open {out / 'report.html'} to explore; tables, pictures and results.csv lie beside it.")
 
@@ -224,6 +222,8 @@ def _progress(banks: list[Bank]) -> Iterator[OnStep]:
         bars: dict[Bank, TaskID] = {}
 
         def follow(bank: Bank, done: int, total: int) -> None:
+            if bank in finished:  # what a worker reported of it may come late
+                return
             share[bank] = bank.cost * done / total
             known = {*banks, *share}
             progress.update(overall, completed=sum(share.values()), total=sum(b.cost for b in known))

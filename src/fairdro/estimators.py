@@ -21,13 +21,12 @@ from fairdro.cells import Cells, Groups, encode_groups
 from fairdro.errors import InputError
 from fairdro.frontier import KeepAccuracy, Rule
 from fairdro.methods import METHODS, FairDRO, Method, Scratch, get_method
-from fairdro.metrics import METRICS, confusion_counts
+from fairdro.metrics import METRICS, REPORTED, confusion_counts
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 
 __all__ = ["FairClassifier", "FairDROClassifier", "FairDROClassifierCV"]
 
 SMALL = 1_000_000  # numbers in a table that is solved in double precision, which costs nothing there
-FRONTIER_METRICS = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
 
 
 class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -274,7 +273,7 @@ class FairDROClassifierCV(_Classifier):
         radii = np.array(FairDRO.search["rho"].grid(20) if self.rhos is None else self.rhos, dtype=np.float64)
         sweep = FairDRO(rho=tuple(radii), **kind)
         counts = self._held_out(sweep, X, codes, groups, weight)
-        self.frontier_ = pd.DataFrame({"rho": radii, **{name: METRICS[name](counts) for name in FRONTIER_METRICS}})
+        self.frontier_ = pd.DataFrame({"rho": radii, **{name: METRICS[name](counts) for name in REPORTED}})
         plain = float(self.frontier_["accuracy"].iloc[int(np.argmin(radii))])
         rule = self.rule or KeepAccuracy(self.min_accuracy)
         choice = rule(self.frontier_["accuracy"], self.frontier_["dca"], plain_accuracy=plain)

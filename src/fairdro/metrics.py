@@ -22,6 +22,7 @@ from fairdro.errors import InputError, unknown_name
 
 __all__ = [
     "METRICS",
+    "REPORTED",
     "Confusion",
     "balanced_accuracy",
     "cell_accuracy",
@@ -108,6 +109,9 @@ METRICS: dict[str, Metric] = {
     "equalized_odds_difference": _equalized_odds_difference,
     "demographic_parity_difference": _demographic_parity_difference,
 }
+
+REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
+"""Metrics that tables of many models hold."""
 
 
 def confusion_counts(predictions: Tensor, cells: Cells) -> np.ndarray:

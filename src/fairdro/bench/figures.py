@@ -115,7 +115,7 @@ def _panel(bench: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.C
     if len(rings):
         ring = alt.Chart(rings).mark_point(shape="circle", size=220, strokeWidth=2, opacity=1, clip=True)
         layers.append(ring.encode(x=x, y=y, color=colour, tooltip=tooltip))
-    title = alt.TitleParams(bench, subtitle=f"{outside} points lie outside" if outside else "")
+    title = alt.TitleParams(bench, subtitle=f"outside: {outside} more" if outside else "")
     return alt.layer(*layers).properties(width=460, height=360, title=title)
 
 

@@ -15,8 +15,8 @@ from fairdro.frontier import Rule
 __all__ = ["write_outputs"]
 
 
-def write_outputs(store: Store, out: Path, rule: Rule = PAPER_RULE) -> pd.DataFrame:
-    """Write ``results.csv``, ``report.html``, the table and the pictures into ``out``; return the table."""
+def write_outputs(store: Store, out: Path, rule: Rule = PAPER_RULE) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Write ``results.csv``, ``report.html``, the table and the pictures; return the selected points and the table."""
     results = store.results()
     selected = select(results, rule)
     table = comparison(with_intervals(selected, store.outcomes()), store.refused())
@@ -31,4 +31,4 @@ def write_outputs(store: Store, out: Path, rule: Rule = PAPER_RULE) -> pd.DataFr
         write_whole(out / name, text)
     for name, chart in pictures(results, selected, store.outcomes()):
         save_chart(chart, out / "figures" / name)
-    return table
+    return selected, table

@@ -36,7 +36,7 @@ POLL_SECONDS = 0.2
 STALE_SECONDS = 3600
 
 OnStep = Callable[[Bank, int, int], object]
-"""Told of every epoch or step: the bank, how many are finished, and how many there are."""
+"""Told of every epoch or step: the bank, how many are finished, and how many there are; and ``1, 1`` when it is stored."""
 
 
 def run_bench(plan: BenchPlan, out: Path, *, workers: int = 1, on_step: OnStep | None = None) -> pd.DataFrame:
@@ -92,6 +92,7 @@ def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnStep) -> Iter
     if workers <= 1:
         for bank in banks:
             _train_and_store(bank, out, partial(tell, bank))
+            tell(bank, 1, 1)
             yield bank
         return
     context = multiprocessing.get_context("spawn")
@@ -106,6 +107,7 @@ def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnStep) -> Iter
                     tell(banks[number], finished, total)
                 for future in done:
                     future.result()
+                    tell(running[future], 1, 1)
                     yield running.pop(future)
         except BrokenProcessPool as error:
             raise InputError(
@@ -163,7 +165,6 @@ def _train_and_store(bank: Bank, out: Path, on_step: Callable[[int, int], object
     store = Store(out)
     if bank not in store:  # another process on the same folder may have been faster
         store.write(run_bank(bank, on_step))
-    on_step(1, 1)
 
 
 def run_bank(bank: Bank, on_step: Callable[[int, int], object] | None = None) -> Outcome:

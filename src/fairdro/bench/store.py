@@ -25,11 +25,10 @@ from safetensors import SafetensorError
 from fairdro.bench.plan import Bank
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
-from fairdro.metrics import METRICS
+from fairdro.metrics import METRICS, REPORTED
 
 __all__ = ["BENCH", "Outcome", "Store", "write_whole"]
 
-REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
 BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
 

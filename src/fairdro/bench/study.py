@@ -69,7 +69,7 @@ def read_study(path: Path) -> Study:
         raise lines.error("select", None, str(error)) from error
     if content.get("workers", 1) < 1:
         raise lines.error("workers", None, f"workers must be at least 1, got {content['workers']}.")
-    if not content.get("out", "results").strip("\0 "):
+    if not content.get("out", "results").strip():
         raise lines.error("out", None, "out must name a folder.")
     plans = [_plan(bench, lines, number) for number, bench in enumerate(benches)]
     return Study(plans, Path(content.get("out", "results")), content.get("workers"), rule)

@@ -196,7 +196,8 @@ def best_of(table: pd.DataFrame) -> dict[str, set[Any]]:
         for title in MEASURES:
             values = pd.to_numeric(part[title].str.split().str[0], errors="coerce")
             extreme = values.min() if title == "DCA" else values.max()
-            best[title] |= set(values.index[np.isclose(values, extreme)])
+            if values.notna().sum() > 1:
+                best[title] |= set(values.index[np.isclose(values, extreme)])
     return best
 
 
