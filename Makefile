@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: install install-test demo test test-all lint bench reproduction data clean
+.PHONY: install install-test demo test test-all lint bench bench-estimators reproduction data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -42,6 +42,10 @@ test-all: lint
 # The figures in README.md and docs/benchmarks.md; compares in one run, about five minutes on an idle machine.
 bench: install-test
 	$(BIN)/python benchmarks/foundation.py
+
+# The figures in docs/estimators.md: the classifiers against fairlearn in one run, about ten minutes.
+bench-estimators: install-test
+	$(BIN)/python benchmarks/estimators.py
 
 # The paper's tables beside ours, docs/reproduction.md; under half an hour on 2 cores, goes on where it was stopped.
 reproduction: install

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from command import run_here
 from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
 from fairdro.bench.figures import _vega, interactive_page, pictures
 from fairdro.bench.tables import (
@@ -68,7 +69,7 @@ def test_the_command_leaves_results_table_and_pictures(out):
 
 def test_the_report_is_made_again_from_the_store_alone(out, tmp_path):
     shutil.copytree(out / "store", tmp_path / "store")
-    done = fairdro("report", str(tmp_path), "--select", "max-dca=0.1")
+    done = run_here("report", str(tmp_path), "--select", "max-dca=0.1")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "results.csv").read_text() == (out / "results.csv").read_text()
     assert "largest accuracy with a DCA of at most 10 %" in (tmp_path / "report.html").read_text()
@@ -157,7 +158,7 @@ def test_a_method_without_an_eligible_point_has_an_empty_row(out):
 
 def test_no_point_to_choose_is_no_mistake(out, tmp_path):
     shutil.copytree(out / "store", tmp_path / "store")
-    done = fairdro("report", str(tmp_path), "--select", "max-dca=0")
+    done = run_here("report", str(tmp_path), "--select", "max-dca=0")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("N/A: No point has a DCA of 0.0000 or less") == 2
     assert not (tmp_path / "figures" / "cells.png").exists()
@@ -166,7 +167,7 @@ def test_no_point_to_choose_is_no_mistake(out, tmp_path):
 def test_figures_that_cannot_be_written_are_one_sentence(out, tmp_path):
     shutil.copytree(out / "store", tmp_path / "store")
     (tmp_path / "figures").touch()
-    done = fairdro("report", str(tmp_path))
+    done = run_here("report", str(tmp_path))
     assert done.returncode == 2
     assert "Cannot write" in done.stderr
     assert "Traceback" not in done.stderr
@@ -246,7 +247,7 @@ def test_the_best_is_bold_and_special_characters_are_escaped(out):
     ],
 )
 def test_a_users_mistake_is_one_sentence_and_exit_code_2(arguments, sentence):
-    done = fairdro(*arguments)
+    done = run_here(*arguments)
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
@@ -261,9 +262,9 @@ def test_a_results_file_that_cannot_be_written_is_found_before_training(tmp_path
 
 
 def test_list():
-    assert "fairdro" in fairdro("list", "methods").stdout
-    assert fairdro("list", "datasets").stdout.splitlines()[0].startswith("adult")
-    assert "mlp" in fairdro("list", "models").stdout
+    assert "fairdro" in run_here("list", "methods").stdout
+    assert run_here("list", "datasets").stdout.splitlines()[0].startswith("adult")
+    assert "mlp" in run_here("list", "models").stdout
 
 
 def test_all_methods_are_those_a_solver_can_train():

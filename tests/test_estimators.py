@@ -1,6 +1,7 @@
 """The classifiers as a user of scikit-learn meets them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -59,11 +60,16 @@ def test_the_radius_is_chosen_on_held_out_rows(problem):
     assert table["rho"][model.best_index_] == model.rho_
     eligible = table[table["accuracy"] >= 0.9 * table["accuracy"][0]]
     assert table["dca"][model.best_index_] == eligible["dca"].min()
+    assert balanced_accuracy(y, model.predict(X), sensitive_features=a) == pytest.approx(
+        table["accuracy"][model.best_index_], abs=0.03
+    )
+    assert model.held_out().metric("dca") == table["dca"][model.best_index_]
+    assert model.confusion_.sum((1, 2, 3)) == pytest.approx(len(y))
     same = FairDROClassifier(model.rho_).fit(X, y, sensitive_features=a)
     np.testing.assert_array_equal(model.coef_, same.coef_)
     assert model.plot_frontier().to_dict()["layer"]
     with pytest.raises(InputError, match="A class has one sample"):
-        clone(model).fit(X[:3], np.array(["0", "1", "1"]), sensitive_features=a[:3])
+        clone(model).set_params(min_cell_size=0).fit(X[:3], np.array(["0", "1", "1"]), sensitive_features=a[:3])
     for rule in (LimitDCA(0.2), Knee()):
         other = clone(model).set_params(rule=rule).fit(X, y, sensitive_features=a)
         choice = rule(table["accuracy"], table["dca"], plain_accuracy=table["accuracy"][0])
@@ -98,6 +104,46 @@ def test_on_adult_the_estimator_is_the_bench():
     assert balanced_accuracy(truth, predicted, sensitive_features=groups) > 0.78
 
 
+def test_a_model_that_diverged_is_never_chosen(problem, monkeypatch):
+    X, y, a = problem
+
+    honest = FairDROClassifierCV._held_out
+
+    def spoiled(self, *arguments):
+        confusion, diverged = honest(self, *arguments)
+        return confusion, diverged | (np.arange(len(diverged)) == 2)
+
+    monkeypatch.setattr(FairDROClassifierCV, "_held_out", spoiled)
+    model = FairDROClassifierCV(0.5, rhos=[0, 1, 5], cv=2).fit(X, y, sensitive_features=a)
+    assert model.frontier_["diverged"].tolist() == [False, False, True]
+    assert model.best_index_ == 1
+
+
+def test_small_cells_are_said_merged_or_refused(problem):
+    X, y, a = problem
+    tiny = np.where(np.arange(len(a)) < 20, "tiny", a.astype(str))
+    with pytest.warns(UserWarning, match=r"fewer than 30 rows, too few to mean anything: 0 / tiny"):
+        model = FairDROClassifier().fit(X, y, sensitive_features=tiny)
+    assert model.weights_.shape == (2, 3)
+    merged = FairDROClassifier(small_cells="merge").fit(X, y, sensitive_features=tiny)
+    assert merged.weights_.shape == (2, 2)
+    assert merged.group_names_ == ["0", "1 or tiny"]
+    assert merged.cell_counts_.sum() == len(y)
+    with pytest.raises(InputError, match=r"0 / tiny \(\d+\).*Merge groups"):
+        FairDROClassifier(small_cells="refuse").fit(X, y, sensitive_features=tiny)
+    assert FairDROClassifier(small_cells="refuse", min_cell_size=5).fit(X, y, sensitive_features=tiny)
+    with pytest.raises(InputError, match="no way with small cells named 'hide'"):
+        FairDROClassifier(small_cells="hide").fit(X, y, sensitive_features=tiny)
+
+
+def test_soft_groups_are_merged_by_their_shares(problem):
+    X, y, a = problem
+    shares = pd.DataFrame({"u": 0.9 - 0.6 * a, "v": 0.09 + 0.6 * a, "w": 0.01}, index=range(len(a)))
+    merged = FairDROClassifier(small_cells="merge").fit(X, y, sensitive_features=shares)
+    assert len(merged.group_names_) == 2
+    assert merged.cell_counts_.sum() == pytest.approx(len(y))
+
+
 def test_without_groups_it_warns(problem):
     X, y, _ = problem
     with pytest.warns(UserWarning, match="without sensitive_features"):
@@ -107,7 +153,8 @@ def test_without_groups_it_warns(problem):
 def test_parameters_are_those_of_the_method():
     model = FairClassifier("lbc", eta=2.0)
     assert clone(model).get_params() == model.get_params() == {
-        "method": "lbc", "model": "linear", "random_state": 0, "eta": 2.0,
+        "method": "lbc", "model": "linear", "small_cells": "warn", "min_cell_size": 30, "random_state": 0, "verbose": False,
+        "eta": 2.0,
     }  # fmt: skip
     assert model.set_params(method="fairdro", rho=3.0).get_params()["rho"] == 3.0
     with pytest.raises(InputError, match="There is no parameter 'modle'"):

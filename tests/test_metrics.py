@@ -92,7 +92,7 @@ def test_a_predicted_class_without_samples_and_an_empty_cell_are_left_out():
     y, predicted, a = ["x", "x", "y", "y"], ["x", "z", "y", "y"], ["f", "m", "f", "f"]
     assert metrics.balanced_accuracy(y, predicted, sensitive_features=a) == pytest.approx(2 / 3)
     assert metrics.dca(y, predicted, sensitive_features=a) == pytest.approx(0.5)
-    report = group_report(y, predicted, sensitive_features=a)
+    report = confusion(y, predicted, sensitive_features=a).cells()
     assert report.loc[("y", "m"), "count"] == 0
     assert np.isnan(report.loc[("y", "m"), "accuracy"])
 
@@ -142,7 +142,6 @@ def test_same_seed_same_intervals():
         (lambda: metrics.dca([0, 1], [0, 1], sensitive_features=[0, 1], sample_weight=[1]), "sample_weight has shape"),
         (lambda: group_report([0, 1], [0, 1], sensitive_features=[0, 1], level=2), "between 0 and 1"),
         (lambda: confusion([0, 1], [0, 1], sensitive_features=[0, 1]).metric("dcaa"), "no metric named 'dcaa'"),
-        (lambda: group_report([0, 1], [0, 1], sensitive_features=np.eye(2)), "soft groups"),
         (lambda: group_report([0, 1], [0, 1], sensitive_features=[0, 1], n_boot=0), "n_boot must be at least 1"),
         (lambda: metrics.dca([0, 1], ["0", "1"], sensitive_features=[0, 1]), "bring them to one type"),
         (lambda: metrics.dca([0, 1], [0, 1], sensitive_features=[0, 1], sample_weight=[1, np.nan]), "finite numbers"),
@@ -151,3 +150,23 @@ def test_same_seed_same_intervals():
 def test_bad_input_is_one_sentence(call, sentence):
     with pytest.raises(InputError, match=sentence):
         call()
+
+
+def test_a_cell_of_few_rows_is_said_in_words():
+    y, predicted, a = np.zeros(100, int), np.zeros(100, int), np.repeat(["few", "many"], [29, 71])
+    with pytest.warns(UserWarning, match="Fewer than 30 rows, too few to conclude anything: 0 / few."):
+        report = group_report(y, predicted, sensitive_features=a)
+    assert report["note"].to_dict() == {("0", "few"): "too few rows to conclude anything", ("0", "many"): ""}
+
+
+def test_soft_groups_have_a_report_without_intervals():
+    shares = np.tile([0.75, 0.25], (400, 1))
+    report = group_report(np.arange(400) % 2, np.zeros(400, int), sensitive_features=shares)
+    assert report["count"].tolist() == [150, 50, 150, 50]
+    assert report["accuracy"].tolist() == [1, 1, 0, 0]
+    assert report[["low", "high"]].isna().all(axis=None)
+
+
+def test_groups_never_seen_before_are_named():
+    report = group_report([0, 1] * 60, [0, 1] * 60, sensitive_features=["new"] * 60 + ["newer"] * 60)
+    assert report.index.get_level_values("group").unique().tolist() == ["new", "newer"]

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from command import run_here
 from fairdro.bench import Bank, BenchPlan, Store, run_bank, run_bench
 from fairdro.bench.run import make_writable
 from fairdro.errors import InputError
@@ -202,9 +203,7 @@ def test_a_damaged_file_is_one_sentence_and_touches_nothing(tmp_path, damage):
         "renamed field": content.replace(b"seconds", b"secants"),
     }[damage])  # fmt: skip
     before = files(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "fairdro", "report", str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    done = run_here("report", tmp_path)
     assert done.returncode == 2
     assert f"The stored bank {path} is damaged" in done.stderr
     assert "Traceback" not in done.stderr

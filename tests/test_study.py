@@ -1,11 +1,9 @@
 """A study in TOML: what it may say, and messages that name the line."""
 
-import subprocess
-import sys
-
 import pandas as pd
 import pytest
 
+from command import run_here
 from fairdro.bench import BenchPlan, read_study
 from fairdro.errors import InputError
 from fairdro.frontier import KeepAccuracy, Knee
@@ -85,13 +83,7 @@ def test_unreadable_studies_are_one_sentence(tmp_path):
 
 def test_the_command_runs_a_study(tmp_path):
     path = written(tmp_path, GOOD)
-    done = subprocess.run(
-        [sys.executable, "-m", "fairdro", "bench", "--file", str(path)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_here("bench", "--file", path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     results = pd.read_csv(tmp_path / "there" / "results.csv")
     assert set(zip(results["method"], results["split"], strict=True)) == {

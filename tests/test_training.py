@@ -458,3 +458,12 @@ def test_the_number_of_threads_is_put_back():
     X, cells = biased_problem(n=100)
     train_fullbatch(X, cells, Scratch())
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("n_classes", "n_groups"), [(2, 2), (3, 4)])
+def test_a_model_alone_is_that_of_the_bank_up_to_rounding(n_classes, n_groups):
+    X, cells = biased_problem(n_classes, n_groups, n=5000)
+    rule = FairDRO(rho=2.0, softness=0.02)
+    for double, tolerance in ((True, 1e-9), (False, 1e-2)):
+        banked, alone = (train_fullbatch(X, cells, rule, double=double, alone=alone) for alone in (False, True))
+        torch.testing.assert_close(alone.model.weight, banked.model.weight, rtol=0, atol=tolerance)

@@ -4,7 +4,7 @@ from typing import Any
 
 from fairdro.data import load_dataset
 
-__all__ = ["FairClassifier", "FairDROClassifier", "FairDROClassifierCV", "load_dataset"]
+__all__ = ["FairClassifier", "FairDROClassifier", "FairDROClassifierCV", "TableEncoder", "load", "load_dataset", "save"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ sensitive columns become one group per combination, and per-sample values become
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,12 +17,26 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.errors import InputError
+from fairdro.errors import InputError, unknown_name
 
-__all__ = ["CellTotals", "Cells", "Groups", "as_column", "check_weights", "encode_groups", "encode_labels", "take_rows"]
+__all__ = [
+    "SMALL_CELLS",
+    "TOO_FEW",
+    "CellTotals",
+    "Cells",
+    "Groups",
+    "as_column",
+    "check_weights",
+    "encode_groups",
+    "encode_labels",
+    "settle_small_cells",
+    "take_rows",
+]
 
 MAX_GROUPS = 1000
 DENSE_CELLS = 64
+TOO_FEW = 30  # rows of a cell below which its accuracy is mostly chance: a 95 % interval is 36 points wide at 29 rows
+SMALL_CELLS = ["warn", "merge", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -130,6 +145,68 @@ def encode_groups(sensitive_features: Any) -> Groups:
             f"{limit}); put values into bins, or pass a membership table whose rows sum to one."
         )
     return Groups(codes, names)
+
+
+def settle_small_cells(y: np.ndarray, groups: Groups, *, class_names: list[str], how: str, floor: int = TOO_FEW) -> Groups:
+    """Deal with cells that have too few rows to mean anything.
+
+    Parameters
+    ----------
+    y : ndarray of int64, shape (N,)
+        Class codes, indices into ``class_names``.
+    groups : Groups
+    how : {"warn", "merge", "refuse"}
+        Say which they are; merge groups with such a cell into one, with the next smallest until it has enough; or raise an
+        error.
+    floor : int
+        Rows a cell should have.
+
+    Returns
+    -------
+    Groups
+        Those passed, or merged ones.
+    """
+    if how not in SMALL_CELLS:
+        raise unknown_name("way with small cells", how, SMALL_CELLS)
+    counts = Cells.from_labels(y, groups, n_classes=len(class_names)).counts.numpy()
+    if (counts >= floor).all():
+        return groups
+    if how == "merge":
+        return _merge_small(groups, counts, floor)
+    small = [
+        f"{class_names[k]} / {groups.names[a]} ({counts[k, a]:.3g})" for k, a in np.argwhere((counts > 0) & (counts < floor))
+    ]
+    empty = f"{int((counts == 0).sum())} have none" if (counts == 0).any() else ""
+    named = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+    sentence = (
+        f"Some classes and groups have fewer than {floor} rows, too few to mean anything: "
+        f"{'; '.join(part for part in (named, empty) if part)}."
+    )
+    if how == "refuse":
+        raise InputError(f"{sentence} Merge groups (small_cells='merge'), or lower min_cell_size.")
+    warnings.warn(f"{sentence} Merge groups with small_cells='merge'.", UserWarning, stacklevel=5)
+    return groups
+
+
+def _merge_small(groups: Groups, counts: np.ndarray, floor: int) -> Groups:
+    by_size = np.argsort(counts.min(axis=0), kind="stable")
+    number = int((counts.min(axis=0) < floor).sum())
+    while (counts[:, by_size[:number]].sum(axis=1) < floor).any() and number < len(by_size):
+        number += 1
+    merged, kept = np.sort(by_size[:number]), np.sort(by_size[number:])
+    if len(kept) == 0:
+        raise InputError(
+            f"With at least {floor} rows in every class and group, all groups merge into one; lower min_cell_size, or use "
+            "fewer sensitive columns."
+        )
+    names = [groups.names[a] for a in merged]
+    named = " or ".join(names[:4]) + (f" or {len(names) - 4} more" if len(names) > 4 else "")
+    place = np.full(len(groups.names), len(kept))
+    place[kept] = np.arange(len(kept))
+    if not groups.soft:
+        return Groups(place[groups.values], [*(groups.names[a] for a in kept), named])
+    shares = np.column_stack([groups.values[:, kept], groups.values[:, merged].sum(axis=1)])
+    return Groups(shares, [*(groups.names[a] for a in kept), named])
 
 
 def _as_table(features: Any) -> pd.DataFrame:

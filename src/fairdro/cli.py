@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
@@ -27,11 +29,16 @@ from rich.text import Text
 
 from fairdro.bench import Bank, BenchPlan, OnStep, Store, Study, read_study, run_bench, write_outputs
 from fairdro.bench.tables import findings, how_chosen
+from fairdro.card import METRIC_NAMES, build_audit, by_cell
+from fairdro.cells import TOO_FEW
 from fairdro.data import DATASETS
 from fairdro.errors import InputError
-from fairdro.frontier import Rule, rule_from
+from fairdro.estimators import load, save
+from fairdro.files import check_table_name, read_table, write_table, write_whole
+from fairdro.frontier import KeepAccuracy, Rule, rule_from
 from fairdro.methods import METHODS
 from fairdro.models import MODELS
+from fairdro.tabular import FittedTable, audit_table, check_free, fit_table, predict_table
 
 app = typer.Typer(
     help="Group-fair training by classwise robust optimisation.",
@@ -159,7 +166,7 @@ def _show(out: Path, rule: Rule) -> None:
     results = store.results()
     if store.outdated:
         _say(f"{store.outdated} stored banks are of another version or of other data, and are left out.")
-    with console.status("Drawing ...") if console.is_terminal else nullcontext():
+    with _status("Drawing ..."):
         selected, shown = write_outputs(store, out, rule)
     table = Table(*shown.columns, title=how_chosen(results, rule))
     for row in shown.itertuples(index=False):
@@ -168,6 +175,141 @@ def _show(out: Path, rule: Rule) -> None:
     for line in findings(selected):
         _print(line)
     _print(f"Open {out / 'report.html'} to explore; tables, pictures and results.csv lie beside it.")
+
+
+@app.command()
+def fit(
+    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet.", show_default=False)],
+    target: Annotated[str, typer.Option(help="Column to predict.", show_default=False)],
+    group: Annotated[
+        list[str],
+        typer.Option(help="Sensitive column to be fair to; give several for their combinations.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model and its card.", show_default=False)],
+    keep_accuracy: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of plain training's accuracy to keep on held-out rows; 0.95 by default.", show_default=False
+        ),
+    ] = None,
+    rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.", show_default=False)] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out.", show_default=False)] = None,
+    small_cells: Annotated[
+        str, typer.Option(help="Where a class and group have too few rows: 'merge' groups, 'warn' or 'refuse'.")
+    ] = "merge",
+    min_cell_size: Annotated[int, typer.Option(help="How many rows are enough.")] = TOO_FEW,
+) -> None:
+    """Train a fair model on your own table and save it with its card."""
+    if keep_accuracy is not None and rho is not None:
+        raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
+    rule = KeepAccuracy(0.95 if keep_accuracy is None else keep_accuracy)
+    check_free(out)
+    with _status(f"Reading {file} ..."):
+        table = read_table(file)
+    with _sentences():
+        fitted = fit_table(
+            table,
+            target=target,
+            groups=group,
+            drop=drop or [],
+            rho=rho,
+            keep_accuracy=rule.share,
+            small_cells=small_cells,
+            min_cell_size=min_cell_size,
+            verbose=True,
+        )
+    save(fitted.model, out)
+    for note in fitted.notes:
+        _print(note)
+    _print_before_and_after(fitted)
+    chosen = "as asked for" if rho is not None else f"the {rule}"
+    _print(f"rho = {fitted.rho:.4g}, {chosen}. The model and its card are in {out}.")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder of a model made by `fairdro fit`.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet; needs no group.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Table to write, in CSV or Parquet.", show_default=False)],
+) -> None:
+    """Write a table again with the predicted class and the probability of every class."""
+    check_table_name(out)
+    with _status(f"Predicting {file} ..."):
+        fitted = load(model)
+        predicted = predict_table(fitted, read_table(file))
+        write_table(predicted, out)
+    _print(f"{predicted.num_rows:,} rows predicted; they are in {out}.")
+
+
+@app.command()
+def audit(
+    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet with truth and predictions.", show_default=False)],
+    target: Annotated[str, typer.Option(help="Column with the truth.", show_default=False)],
+    prediction: Annotated[str, typer.Option(help="Column with what any model predicted.", show_default=False)],
+    group: Annotated[
+        list[str], typer.Option(help="Sensitive column; give several for their combinations.", show_default=False)
+    ],
+    out: Annotated[Path | None, typer.Option(help="File for the same in Markdown.", show_default=False)] = None,
+) -> None:
+    """Judge the predictions of any model: metrics with intervals, and every class and group."""
+    with _status(f"Reading {file} ..."):
+        table = read_table(file)
+    judged, notes = audit_table(table, target=target, prediction=prediction, groups=group)
+    if out is not None:
+        write_whole(out, build_audit(f"{prediction!r} against {target!r} in {file.name}", judged, notes))
+    for note in notes:
+        _print(note)
+    metrics = Table("in percent", "value", "from", "to", title="95 % bootstrap intervals, drawn within each class and group")
+    for name, *row in judged.metrics().itertuples():
+        metrics.add_row(METRIC_NAMES[str(name)], *map(_percent, row))
+    console.print(metrics)
+    cells = Table("class", "group", "rows", "accuracy", "from", "to", "note")
+    for (label, of), cell in by_cell(judged.cells()):
+        figures = (_percent(cell[name]) for name in ("accuracy", "low", "high"))
+        cells.add_row(Text(label), Text(of), f"{cell['count']:,}", *figures, cell["note"])
+    console.print(cells)
+    if out is not None:
+        _print(f"The same is in {out}.")
+
+
+def _print_before_and_after(fitted: FittedTable) -> None:
+    """Print the accuracy of every cell, and the metrics, of plain training and of the model."""
+    table = Table("class", "group", "rows", "plain", "fair", "note", title="Accuracy on held-out rows, in percent")
+    before, after = fitted.before.cells(), fitted.after.cells()
+    for (label, of), row in by_cell(after):
+        plain = _percent(before["accuracy"][label, of])
+        table.add_row(Text(label), Text(of), f"{row['count']:,}", plain, _percent(row["accuracy"]), row["note"])
+    table.add_section()
+    before, after = fitted.before.metrics(), fitted.after.metrics()
+    for name in ("accuracy", "dca"):
+        values = [
+            f"{_percent(m['value'][name])} ({_percent(m['low'][name])} to {_percent(m['high'][name])})"
+            for m in (before, after)
+        ]
+        table.add_row({"accuracy": "balanced accuracy", "dca": "DCA (gap)"}[name], "", "", *values)
+    console.print(table)
+
+
+def _percent(value: float) -> str:
+    return "" if math.isnan(value) else f"{100 * value:.1f}"
+
+
+def _status(what: str) -> AbstractContextManager[object]:
+    return console.status(Text(what)) if console.is_terminal else nullcontext()
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Print warnings as sentences, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for sentence in dict.fromkeys(
+                str(warning.message) for warning in caught if warning.category is not ResourceWarning
+            ):
+                _say(sentence)
 
 
 @app.command(name="list")

@@ -25,6 +25,7 @@ __all__ = [
     "knee",
     "non_dominated",
     "rule_from",
+    "rule_text",
 ]
 
 
@@ -117,7 +118,7 @@ class KeepAccuracy:
     share: float = 0.95
 
     def __str__(self) -> str:
-        return f"smallest DCA that keeps {100 * self.share:g} % of Scratch's accuracy"
+        return f"smallest DCA that keeps {100 * self.share:g} % of plain training's accuracy"
 
     def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
         """Choose a point."""
@@ -170,6 +171,12 @@ def rule_from(text: str) -> Rule:
             f"The selection rule {text!r} needs a share between 0 and 1, for example keep=0.95 or max-dca=0.05."
         )
     return RULES[name](*share)
+
+
+def rule_text(rule: Rule) -> str:
+    """Write a selection rule so that :func:`rule_from` reads it."""
+    name = next(name for name, kind in RULES.items() if type(rule) is kind)
+    return "=".join([name, *(repr(float(value)) for value in vars(rule).values())])
 
 
 def fill_holes(strengths: Any, accuracy: Any, dca: Any, number: int) -> list[float]:

@@ -7,6 +7,7 @@ out of means and gaps. All rates are fractions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -17,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.cells import Cells, as_column, encode_groups, encode_labels
+from fairdro.cells import TOO_FEW, Cells, as_column, encode_groups, encode_labels
 from fairdro.errors import InputError, unknown_name
 
 __all__ = [
@@ -157,15 +158,20 @@ class Confusion:
         return float(METRICS[name](self.counts))
 
     def metrics(self, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> pd.DataFrame:
-        """All metrics with bootstrap intervals: a row per metric, columns ``value``, ``low``, ``high``."""
+        """All metrics with bootstrap intervals: a row per metric, columns ``value``, ``low``, ``high``.
+
+        Rows with weights or shares cannot be drawn one by one; then there are no intervals (NaN).
+        """
         draws = self._bootstrap(n_boot, seed)
         rows = {name: [float(f(self.counts)), *np.nanquantile(f(draws), _tails(level))] for name, f in METRICS.items()}
-        return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+        return table if self.countable else table.assign(low=np.nan, high=np.nan)
 
     def cells(self, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> pd.DataFrame:
-        """Per-cell table: a row per class and group, columns ``count``, ``accuracy``, ``low``, ``high``.
+        """Per-cell table: a row per class and group, columns ``count``, ``accuracy``, ``low``, ``high``, ``note``.
 
-        An empty cell has no accuracy (NaN).
+        An empty cell has no accuracy (NaN), and rows with weights or shares no intervals. The note says where there are too
+        few rows to conclude anything.
         """
         accuracy = cell_accuracy(self.counts).reshape(-1)
         draws = cell_accuracy(self._bootstrap(n_boot, seed)).reshape(n_boot, -1)
@@ -173,19 +179,19 @@ class Confusion:
         known = ~np.isnan(accuracy)
         bounds[:, known] = np.quantile(draws[:, known], _tails(level), axis=0)
         index = pd.MultiIndex.from_product([self.class_names, self.group_names], names=["class", "group"])
+        sizes = self.counts.sum(-1).reshape(-1)
         columns = {
-            "count": self.counts.sum(-1).reshape(-1),
+            "count": sizes,
             "accuracy": accuracy,
             "low": bounds[0],
             "high": bounds[1],
+            "note": ["no rows" if n == 0 else "too few rows to conclude anything" if n < TOO_FEW else "" for n in sizes],
         }
         table = pd.DataFrame(columns, index=index)
-        return table.astype({"count": np.int64}) if self.countable else table
+        return table.astype({"count": np.int64}) if self.countable else table.assign(low=np.nan, high=np.nan)
 
     def _bootstrap(self, n_boot: int, seed: int) -> np.ndarray:
         """Resample within each cell: given the cell's size, its predictions are multinomial."""
-        if not self.countable:
-            raise InputError("Bootstrap intervals need whole samples; leave out sample_weight and soft groups.")
         if n_boot < 1 or seed < 0:
             raise InputError(f"n_boot must be at least 1 and seed not negative, got {n_boot} and {seed}.")
         sizes = self.counts.sum(-1).astype(np.int64)
@@ -286,7 +292,7 @@ def group_report(
     ----------
     y_true, y_pred : array-like of shape (N,)
     sensitive_features : array-like
-        One or several columns of group labels.
+        One or several columns of group labels, or soft membership.
     level : float, default 0.95
         Coverage of the intervals.
     n_boot, seed : int
@@ -295,6 +301,18 @@ def group_report(
     Returns
     -------
     DataFrame
-        Indexed by class and group, with columns ``count``, ``accuracy``, ``low``, ``high``.
+        Indexed by class and group, with columns ``count``, ``accuracy``, ``low``, ``high``, ``note``. Soft groups have no
+        intervals (NaN).
+
+    Warns
+    -----
+    UserWarning
+        If there are cells with too few rows to conclude anything; the note says which.
     """
-    return confusion(y_true, y_pred, sensitive_features=sensitive_features).cells(level=level, n_boot=n_boot, seed=seed)
+    table = confusion(y_true, y_pred, sensitive_features=sensitive_features).cells(level=level, n_boot=n_boot, seed=seed)
+    if len(few := table.index[(table["count"] > 0) & (table["count"] < TOO_FEW)]) > 0:
+        named = ", ".join(f"{label} / {group}" for label, group in few[:5]) + (
+            f" and {len(few) - 5} more" if len(few) > 5 else ""
+        )
+        warnings.warn(f"Fewer than {TOO_FEW} rows, too few to conclude anything: {named}.", UserWarning, stacklevel=2)
+    return table

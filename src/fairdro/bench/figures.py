@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from fairdro.bench.store import Outcome, write_whole
+from fairdro.bench.store import Outcome
 from fairdro.bench.tables import bench_title, find_point, over_seeds, varying
+from fairdro.files import write_whole
 from fairdro.frontier import convex_envelope
 from fairdro.metrics import Confusion
 

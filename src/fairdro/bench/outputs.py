@@ -8,8 +8,9 @@ import pandas as pd
 
 from fairdro.bench.figures import pictures, save_chart
 from fairdro.bench.report import build_report
-from fairdro.bench.store import Store, write_whole
+from fairdro.bench.store import Store
 from fairdro.bench.tables import PAPER_RULE, comparison, how_chosen, select, to_latex, to_markdown, with_intervals
+from fairdro.files import write_whole
 from fairdro.frontier import Rule
 
 __all__ = ["write_outputs"]

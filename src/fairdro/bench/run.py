@@ -23,9 +23,10 @@ import pandas as pd
 import torch
 
 from fairdro.bench.plan import Bank, BenchPlan, known_dataset
-from fairdro.bench.store import Outcome, Store, write_whole
+from fairdro.bench.store import Outcome, Store
 from fairdro.data import Part
 from fairdro.errors import InputError
+from fairdro.files import write_whole
 from fairdro.metrics import confusion_counts
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +21,11 @@ from safetensors import SafetensorError
 
 from fairdro.bench.plan import Bank
 from fairdro.errors import InputError
+from fairdro.files import write_whole
 from fairdro.methods import METHODS
 from fairdro.metrics import METRICS, REPORTED
 
-__all__ = ["BENCH", "Outcome", "Store", "write_whole"]
+__all__ = ["BENCH", "Outcome", "Store"]
 
 BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
@@ -200,27 +198,3 @@ def _checksum(tensors: dict[str, np.ndarray], about: dict[str, str]) -> str:
         digest.update(f"{key}{tensors[key].dtype}{tensors[key].shape}".encode())
         digest.update(np.ascontiguousarray(tensors[key]).data)
     return digest.hexdigest()
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all, even if the process is killed or the power fails."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with _one_sentence(path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
-
-
-@contextmanager
-def _one_sentence(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"Cannot write {path}: {error.strerror}. What was stored before is still there.") from error

@@ -13,6 +13,7 @@ import pandas as pd
 from fairdro.bench.store import BENCH, Outcome
 from fairdro.errors import InputError
 from fairdro.frontier import KeepAccuracy, Rule
+from fairdro.markdown import markdown_table
 from fairdro.methods import get_method
 from fairdro.metrics import Confusion
 
@@ -116,7 +117,7 @@ def how_chosen(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> str:
     """Say in a line how :func:`select` chose."""
     parts = {"paper": "test part, as the paper does", "validated": "validation part"}
     part = "; ".join(parts[protocol] for protocol in dict.fromkeys(results["protocol"]))
-    text = str(rule) if "scratch" in set(results["method"]) else str(rule).replace("Scratch's", "the best")
+    text = str(rule) if "scratch" in set(results["method"]) else str(rule).replace("plain training's", "the best")
     return f"{text[0].upper()}{text[1:]}, chosen on the {part} (percent)"
 
 
@@ -204,11 +205,11 @@ def best_of(table: pd.DataFrame) -> dict[str, set[Any]]:
 def to_markdown(table: pd.DataFrame) -> str:
     """Write a table of text in Markdown, the best of every bench in bold."""
     best = best_of(table)
-    lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
-    for index, row in table.iterrows():
-        cells = [f"**{row[c]}**" if index in best.get(c, ()) else row[c].replace("|", "\\|") for c in table.columns]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        [f"**{row[c]}**" if index in best.get(c, ()) else row[c].replace("|", "\\|") for c in table.columns]
+        for index, row in table.iterrows()
+    ]
+    return markdown_table(table.columns, rows)
 
 
 def to_latex(table: pd.DataFrame) -> str:

@@ -40,6 +40,11 @@ class ModelBank(nn.Module):
         """Shape of the bank, ``(S, P)``."""
         return len(self.seeds), self.points
 
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights ``(S, P, inputs, outputs)`` and biases of each layer, with rectified linear units between them."""
+        raise NotImplementedError
+
     def features(self, x: Tensor) -> Tensor:
         """Return the last hidden layer ``(S, P, N, F)``; only where the models are ``hidden``."""
         raise NotImplementedError
@@ -69,6 +74,11 @@ class LinearBank(ModelBank):
         """Return logits ``(S, P, N, Y)``."""
         return _shared_layer(x, self.weight, self.bias)
 
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights ``(S, P, D, Y)`` and biases ``(S, P, Y)``."""
+        return [(self.weight.detach(), self.bias.detach())]
+
 
 class MLPBank(ModelBank):
     """Two hidden layers of 64 rectified linear units."""
@@ -95,6 +105,11 @@ class MLPBank(ModelBank):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits ``(S, P, N, Y)``."""
         return self.head(self.features(x))
+
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights ``(S, P, inputs, outputs)`` and biases of each layer, with rectified linear units between them."""
+        return [(W.detach(), b.detach()) for W, b in zip(self.weights, self.biases, strict=True)]
 
 
 def _shared_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -1,0 +1,129 @@
+"""Files: written whole or not at all, and tables in CSV and Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from fairdro.errors import InputError
+
+__all__ = ["check_table_name", "read_table", "write_table", "write_whole"]
+
+PARQUET = {".parquet", ".pq"}
+TEXT = {".csv", ".tsv", ".txt"}
+DELIMITERS = ",;\t|"
+MISSING = ["", "?", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+
+
+def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
+    """Write a file so that it is there whole or not at all, even if the process is killed or the power fails.
+
+    Parameters
+    ----------
+    path : Path
+    content : str, bytes or callable
+        What to write, or what writes it into an open file.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("wb") as file:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:  # a path may hold a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot write {path}: {reason}. What was stored before is still there.") from error
+
+
+def check_table_name(path: Path) -> None:
+    """Refuse a name that is of neither kind of table."""
+    if _suffix(path) not in PARQUET | TEXT:
+        raise InputError(f"{path} must be a table in CSV (.csv, .tsv, .txt) or Parquet (.parquet, .pq).")
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a table in CSV or Parquet; types are inferred, texts that occur often take the room of numbers.
+
+    The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing.
+    """
+    check_table_name(path)
+    try:
+        if not path.is_file():
+            raise InputError(f"{path} is a folder; name a file." if path.is_dir() else f"There is no file {path}.")
+        table = pa.parquet.read_table(path) if _suffix(path) in PARQUET else _read_csv(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"Cannot read {path}: {_first_line(error)}") from error
+    names = table.column_names
+    if table.num_rows == 0 or not names:
+        raise InputError(f"{path} holds no rows.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path} has two columns named {twice!r}; rename one.")
+    return table
+
+
+def _read_csv(path: Path) -> pa.Table:
+    with pa.input_stream(str(path)) as file:  # decompresses .gz and the like by name
+        head = file.read(1 << 16)
+    if not head.strip():
+        raise InputError(f"{path} is empty.")
+    try:
+        header = head.decode("utf-8-sig", errors="strict" if len(head) < 1 << 16 else "ignore").splitlines()[0]
+    except UnicodeDecodeError:
+        header = "\0"
+    if "\0" in header or b"\0" in head:
+        raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
+    table = pa.csv.read_csv(
+        path,
+        parse_options=pa.csv.ParseOptions(delimiter=max(DELIMITERS, key=header.count), newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(
+            null_values=MISSING, strings_can_be_null=True, auto_dict_encode=True, auto_dict_max_cardinality=10_000
+        ),
+    )
+    if any(pa.types.is_binary(field.type) for field in table.schema):
+        raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
+    return table
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table in CSV or Parquet, by its name, whole or not at all."""
+    check_table_name(path)
+    if _suffix(path) in PARQUET:
+        write_whole(path, lambda file: pa.parquet.write_table(table, file))
+        return
+    options = pa.csv.WriteOptions(delimiter="\t" if _suffix(path) == ".tsv" else ",")
+    plain = pa.table({name: _plain(table[name]) for name in table.column_names})
+    write_whole(path, lambda file: pa.csv.write_csv(plain, file, options))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Undo the dictionary of a column of texts, which the CSV writer does not know."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _suffix(path: Path) -> str:
+    """Return the suffix, of a compressed CSV the one before."""
+    return Path(path.stem).suffix.lower() if path.suffix.lower() in {".gz", ".bz2", ".zst"} else path.suffix.lower()
+
+
+def _first_line(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    line = text.splitlines()[0][:200].rstrip(".")
+    return f"{line}."

@@ -1,0 +1,243 @@
+"""From a table as it was collected to features: numbers scaled, categories one-hot, missing values handled."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fairdro.errors import InputError
+
+__all__ = ["Column", "TableEncoder", "as_frame"]
+
+MAX_VALUES = 1000  # a column of more texts than this is a name or an identifier, not a category
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column becomes features.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "date", "category"}
+    missing : bool
+        Whether values were missing; then a feature says so.
+    median, mean, scale : float
+        Of a number: what stands for a missing value, and what is subtracted and divided by.
+    values : tuple of str
+        Of a category: those with a feature each.
+    others : bool
+        Of a category: whether there are rarer values, which share a feature, also with values never seen.
+    """
+
+    name: str
+    kind: str
+    missing: bool
+    median: float = 0.0
+    mean: float = 0.0
+    scale: float = 1.0
+    values: tuple[str, ...] = ()
+    others: bool = False
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features it makes."""
+        of_values = [f"{self.name} = {value}" for value in self.values] + [f"{self.name} = (other)"] * self.others
+        return (of_values if self.kind == "category" else [self.name]) + [f"{self.name} = (missing)"] * self.missing
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """Make features of a table: numbers and dates scaled, categories one-hot, missing values filled in and marked.
+
+    Parameters
+    ----------
+    max_categories : int, default 100
+        Features of one category at most; rarer values share one.
+
+    Attributes
+    ----------
+    columns_ : list of Column
+    notes_ : list of str
+        A sentence on every column that was changed in a way to know about.
+    feature_names_in_ : ndarray of str
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> make_pipeline(TableEncoder(), FairDROClassifierCV())  # doctest: +SKIP
+    """
+
+    def __init__(self, max_categories: int = 100) -> None:
+        self.max_categories = max_categories
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn values, medians and scales.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas or polars), or array
+        y : ignored
+        """
+        if not isinstance(self.max_categories, int) or self.max_categories < 2:
+            raise InputError(f"max_categories must be a whole number of at least 2, got {self.max_categories!r}.")
+        table = as_frame(X)
+        self.notes_: list[str] = []
+        self.columns_ = [column for name in table.columns if (column := self._learn(table[name], str(name))) is not None]
+        if not self.columns_:
+            raise InputError("There is no column to learn from: all values are missing, or there are no columns.")
+        self.feature_names_in_ = np.array([str(name) for name in table.columns], dtype=object)
+        self.n_features_in_ = len(self.feature_names_in_)
+        return self
+
+    def _learn(self, values: pd.Series, name: str) -> Column | None:
+        gaps = int(values.isna().sum())
+        if gaps == len(values):
+            self.notes_.append(f"{name!r} has no values and is left out.")
+            return None
+        kind = _kind(values)
+        if kind == "category":
+            return self._learn_category(values, name, gaps)
+        numbers = _numbers(values, name, kind)
+        median = float(np.nanmedian(numbers))
+        filled = np.where(np.isnan(numbers), median, numbers)
+        scale = float(filled.std())
+        if gaps:
+            self.notes_.append(
+                f"{name!r} misses {gaps:,} of {len(values):,} values; they count as its median, and as missing."
+            )
+        return Column(name, kind, gaps > 0, median, float(filled.mean()), scale if scale > 0 else 1.0)
+
+    def _learn_category(self, values: pd.Series, name: str, gaps: int) -> Column:
+        codes, texts = _texts(values)
+        if len(texts) > MAX_VALUES:
+            raise InputError(
+                f"The column {name!r} has {len(texts):,} different texts, too many for categories (at most {MAX_VALUES:,}); "
+                "leave it out (--drop), or put its values into fewer."
+            )
+        counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+        kept = np.argsort(-counts, kind="stable")
+        others = len(texts) > self.max_categories
+        if others:
+            kept = kept[: self.max_categories - 1]
+            self.notes_.append(f"{name!r} has {len(texts):,} values; all but the {len(kept)} most frequent count as one.")
+        if gaps:
+            self.notes_.append(f"{name!r} misses {gaps:,} of {len(values):,} values; missing is a category of its own.")
+        return Column(name, "category", gaps > 0, values=tuple(sorted(texts[i] for i in kept)), others=others)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the features ``(N, D)`` in single precision; further columns of the table are ignored."""
+        check_is_fitted(self)
+        table = as_frame(X)
+        table.columns = table.columns.map(str)
+        if lacking := [column.name for column in self.columns_ if column.name not in table.columns]:
+            raise InputError(f"The table lacks columns the model was trained on: {', '.join(map(repr, lacking[:5]))}.")
+        out = np.zeros((len(table), len(self.get_feature_names_out())), dtype=np.float32)
+        first = 0
+        for column in self.columns_:
+            _write(column, table[column.name], out[:, first : (first := first + len(column.features))])
+        return out
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the features."""
+        check_is_fitted(self)
+        return np.array([name for column in self.columns_ for name in column.features], dtype=object)
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all that was learned as plain numbers and texts."""
+        return {
+            "max_categories": self.max_categories,
+            "inputs": self.feature_names_in_.tolist(),
+            "columns": [asdict(column) for column in self.columns_],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Build a fitted encoder from :meth:`to_state`."""
+        encoder = cls(state["max_categories"])
+        encoder.columns_ = [Column(**{**column, "values": tuple(column["values"])}) for column in state["columns"]]
+        encoder.feature_names_in_ = np.array(state["inputs"], dtype=object)
+        encoder.n_features_in_ = len(encoder.feature_names_in_)
+        encoder.notes_ = []
+        return encoder
+
+
+def as_frame(X: Any) -> pd.DataFrame:
+    """Return a table of pandas, polars or pyarrow, or an array, as a DataFrame that may be changed."""
+    if hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    if isinstance(X, pd.DataFrame):
+        table = X.copy(deep=False)
+    elif getattr(X, "ndim", 0) == 2:
+        table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    else:
+        raise InputError(f"The features must be a table with rows and columns, got {type(X).__name__}.")
+    if len(table) == 0:
+        raise InputError("The table has no rows.")
+    if not table.columns.map(str).is_unique:
+        raise InputError("The table has two columns of the same name; rename one.")
+    return table
+
+
+def _kind(values: pd.Series) -> str:
+    if pd.api.types.is_datetime64_any_dtype(values):
+        return "date"
+    return "number" if pd.api.types.is_numeric_dtype(values) else "category"
+
+
+def _numbers(values: pd.Series, name: str, kind: str) -> np.ndarray:
+    """Return a column as numbers, NaN where missing; a date as days since 1970."""
+    if kind == "date":
+        if not pd.api.types.is_datetime64_any_dtype(values):
+            values = pd.to_datetime(values, errors="coerce")
+        days = (values.dt.tz_localize(None) - pd.Timestamp(0)) / pd.Timedelta(days=1)
+        return days.to_numpy(np.float64)
+    if _kind(values) != "number":
+        read = pd.to_numeric(values, errors="coerce")
+        if (wrong := read.isna() & values.notna()).any():
+            raise InputError(
+                f"The column {name!r} holds numbers in training, but here texts like {values[wrong].iloc[0]!r}."
+            )
+        values = read
+    numbers = values.to_numpy(np.float64, na_value=np.nan)
+    if np.isinf(numbers).any():
+        raise InputError(f"The column {name!r} has infinite values; leave them empty or give them a number.")
+    return numbers
+
+
+def _texts(values: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """Return codes, -1 where missing, and the distinct values as texts."""
+    try:
+        codes, distinct = pd.factorize(values)
+    except TypeError:  # lists and the like cannot be hashed
+        codes, distinct = pd.factorize(values.map(str, na_action="ignore"))
+    codes_of_text, texts = pd.factorize(np.array([_text(value) for value in distinct], dtype=object))
+    return np.append(codes_of_text, -1)[codes], list(texts)
+
+
+def _text(value: Any) -> str:
+    """Return a value as text; a whole number is the same text in a column of integers and in one with gaps."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _write(column: Column, values: pd.Series, out: np.ndarray) -> None:
+    """Write a column's features into its part of the table."""
+    if column.kind == "category":
+        codes, texts = _texts(values)
+        places = pd.Index(column.values).get_indexer(pd.Index(texts))
+        if column.others:
+            places[places < 0] = len(column.values)
+        places = np.append(places, -1)[codes]
+        known = np.flatnonzero(places >= 0)
+        out[known, places[known]] = 1
+        missing = codes < 0
+    else:
+        numbers = _numbers(values, column.name, column.kind)
+        missing = np.isnan(numbers)
+        out[:, 0] = (np.where(missing, column.median, numbers) - column.mean) / column.scale
+    if column.missing:
+        out[:, -1] = missing

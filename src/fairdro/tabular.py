@@ -1,0 +1,237 @@
+"""From a table in a file to a fair model, to predictions, to an audit: what the command line does for tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from sklearn.model_selection import ShuffleSplit
+from sklearn.pipeline import Pipeline
+
+from fairdro.cells import TOO_FEW
+from fairdro.errors import InputError
+from fairdro.estimators import FairDROClassifierCV
+from fairdro.frontier import Choice
+from fairdro.metrics import Confusion, confusion
+from fairdro.preprocessing import TableEncoder
+
+__all__ = ["FittedTable", "audit_table", "check_free", "fit_table", "predict_table", "probability_column"]
+
+PREDICTED = "predicted"
+MAX_CLASSES = 100
+FOLDS = 5
+ROWS_FOR_FOLDS = 200_000  # a larger table holds a fifth out once: enough to judge, and five times faster
+ROWS_PER_PIECE = 100_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The one radius that was asked for, behind plain training."""
+
+    def __str__(self) -> str:
+        return "one that was asked for"
+
+    def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
+        """Choose the last point."""
+        return Choice(len(accuracy) - 1, "asked for")
+
+
+@dataclass(frozen=True)
+class FittedTable:
+    """A model of a table, and what there is to say of it.
+
+    Attributes
+    ----------
+    model : Pipeline
+        The encoder and the classifier; takes a DataFrame with the table's columns.
+    before, after : Confusion
+        Held-out rows as plain training and as the model predict them.
+    rho : float
+    notes : list of str
+        Sentences on what was done to the data.
+    """
+
+    model: Pipeline
+    before: Confusion
+    after: Confusion
+    rho: float
+    notes: list[str]
+
+
+def fit_table(
+    table: pa.Table,
+    *,
+    target: str,
+    groups: Sequence[str],
+    drop: Sequence[str] = (),
+    rho: float | None = None,
+    keep_accuracy: float = 0.95,
+    small_cells: str = "merge",
+    min_cell_size: int = TOO_FEW,
+    verbose: bool = False,
+) -> FittedTable:
+    """Train on a table; the group columns are for fairness only and are not features.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    target : str
+        Column to predict; rows without it are left out.
+    groups : sequence of str
+        Sensitive columns; every combination of their values is a group, a missing value one of them.
+    drop : sequence of str
+        Columns to leave out of the features.
+    rho : float, optional
+        Radius; if missing, it is chosen on held-out rows by the paper's rule.
+    keep_accuracy : float
+        Share of plain training's accuracy which the rule keeps.
+    small_cells, min_cell_size
+        As of :class:`~fairdro.estimators.FairDROClassifier`.
+    verbose : bool
+        Show progress on a terminal.
+    """
+    _check_columns(table, [target, *groups, *drop])
+    if not groups:
+        raise InputError("Name at least one sensitive column to be fair to (--group).")
+    if target in groups:
+        raise InputError(f"{target!r} cannot be both the target and a group.")
+    if rho is not None and not 0 <= rho < math.inf:
+        raise InputError(f"rho must be zero or a positive number, got {rho:g}.")
+    if not 0 <= keep_accuracy <= 1:
+        raise InputError(f"The share of accuracy to keep must lie between 0 and 1, got {keep_accuracy:g}.")
+    notes = []
+    known = pa.compute.is_valid(table[target])
+    if (lacking := table.num_rows - pa.compute.sum(known).as_py()) > 0:
+        notes.append(f"{lacking:,} rows without a value of {target!r} are left out.")
+        table = table.filter(known)
+    y = _labels(table[target], target)
+    sensitive = _sensitive(table, groups, notes)
+    features = table.drop_columns(list({target, *groups, *drop}))
+    if not features.column_names:
+        raise InputError("There is no column left to learn from, beside the target and the groups.")
+    frame = _as_pandas(features)
+    encoder = TableEncoder().fit(frame)
+    X = encoder.transform(frame)
+    del frame
+    large = table.num_rows > ROWS_FOR_FOLDS
+    classifier = FairDROClassifierCV(
+        keep_accuracy,
+        rule=None if rho is None else Asked(),
+        rhos=None if rho is None else [0.0, rho],
+        cv=ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
+        small_cells=small_cells,
+        min_cell_size=min_cell_size,
+        verbose=verbose,
+    )
+    classifier.fit(X, y, sensitive_features=sensitive)
+    notes += encoder.notes_
+    if merged := [name for name in classifier.group_names_ if " or " in name and small_cells == "merge"]:
+        notes.append(f"Groups with fewer than {min_cell_size} rows in a class count as one: {merged[-1]}.")
+    return FittedTable(
+        model=Pipeline([("encode", encoder), ("classify", classifier)]),
+        before=classifier.held_out(0),
+        after=classifier.held_out(),
+        rho=classifier.rho_,
+        notes=notes,
+    )
+
+
+def predict_table(model: Any, table: pa.Table) -> pa.Table:
+    """Return the table with columns for the predicted class and the probability of every class."""
+    if not isinstance(model, Pipeline):
+        raise InputError("The model was saved without its table encoder; load it in Python with fairdro.load.")
+    classes = model.classes_
+    added = [PREDICTED, *(probability_column(c) for c in classes)]
+    if taken := [name for name in added if name in table.column_names]:
+        raise InputError(f"The table has a column {taken[0]!r} already; rename or remove it.")
+    pieces = [
+        model.predict_proba(_as_pandas(table.slice(first, ROWS_PER_PIECE)))
+        for first in range(0, table.num_rows, ROWS_PER_PIECE)
+    ]
+    probabilities = np.concatenate(pieces)
+    columns = [classes[probabilities.argmax(1)], *probabilities.T]
+    for name, column in zip(added, columns, strict=True):
+        table = table.append_column(name, pa.array(column))
+    return table
+
+
+def probability_column(label: object) -> str:
+    """Return the name of the column with a class's probability."""
+    return f"probability of {label}"
+
+
+def audit_table(table: pa.Table, *, target: str, prediction: str, groups: Sequence[str]) -> tuple[Confusion, list[str]]:
+    """Judge predictions, whoever made them; return how rows were predicted, and sentences on what was left out.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    target, prediction : str
+        Columns with the truth and with what was predicted; rows that lack one are left out.
+    groups : sequence of str
+        Sensitive columns; every combination of their values is a group, a missing value one of them.
+    """
+    _check_columns(table, [target, prediction, *groups])
+    if not groups:
+        raise InputError("Name at least one sensitive column to judge by (--group).")
+    notes: list[str] = []
+    known = pa.compute.and_(pa.compute.is_valid(table[target]), pa.compute.is_valid(table[prediction]))
+    if (lacking := table.num_rows - pa.compute.sum(known).as_py()) > 0:
+        notes.append(f"{lacking:,} rows without {target!r} or {prediction!r} are left out.")
+        table = table.filter(known)
+    truth, predicted = _labels(table[target], target, several=False), _labels(table[prediction], prediction, several=False)
+    return confusion(truth, predicted, sensitive_features=_sensitive(table, groups, notes)), notes
+
+
+def _check_columns(table: pa.Table, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in table.column_names:
+            shown = ", ".join(table.column_names[:20]) + (", ..." if len(table.column_names) > 20 else "")
+            raise InputError(f"There is no column {name!r} in the table; it has: {shown}.")
+
+
+def _as_pandas(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(split_blocks=True, date_as_object=False)
+
+
+def _labels(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np.ndarray:
+    """Return the classes of a column, or say why they cannot be classes."""
+    if len(column) == 0:
+        raise InputError(f"No row has a value in the column {name!r}.")
+    number = len(pa.compute.unique(column))
+    if several and number < 2:
+        raise InputError(f"The column {name!r} has one value only; there is nothing to predict.")
+    if number > MAX_CLASSES:
+        raise InputError(
+            f"The column {name!r} has {number:,} different values, too many for classes (at most {MAX_CLASSES}); put "
+            "its values into fewer."
+        )
+    labels = column.to_pandas().to_numpy()
+    if labels.dtype.kind == "f" and (labels % 1 != 0).any():
+        raise InputError(f"The column {name!r} holds fractions, which are no classes; put its values into a few.")
+    return labels
+
+
+def _sensitive(table: pa.Table, groups: Sequence[str], notes: list[str]) -> pd.DataFrame:
+    """Return the group columns as text, a missing value as a value of its own."""
+    frame = table.select(list(dict.fromkeys(groups))).to_pandas()
+    for name in frame.columns:
+        if gaps := int(frame[name].isna().sum()):
+            notes.append(f"{gaps:,} rows without a value of {name!r} are a group of their own.")
+            whole = pd.api.types.is_float_dtype(frame[name]) and (frame[name].dropna() % 1 == 0).all()
+            frame[name] = (frame[name].astype("Int64") if whole else frame[name]).astype(object).fillna("(missing)")
+        elif isinstance(frame[name].dtype, pd.CategoricalDtype):
+            frame[name] = frame[name].astype(str)  # in the order of the alphabet, not of the file
+    return frame
+
+
+def check_free(folder: Path) -> None:
+    """Refuse to write a model into a folder that holds other things."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / "model.json").exists())):
+        raise InputError(f"{folder} holds other things; name a new folder, or one with a model to replace.")

@@ -1,0 +1,57 @@
+"""The examples run, and show what they say."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def printed(capsys):
+    def run(name):
+        runpy.run_path(str(EXAMPLES / f"{name}.py"))
+        return capsys.readouterr().out
+
+    return run
+
+
+def figures(text, name):
+    return [float(value) for value in re.findall(rf"{name} = ([\d.]+)", text)]
+
+
+def test_credit(printed):
+    plain, fair = figures(printed("credit"), "DCA")
+    assert fair < plain / 3
+
+
+def test_three_classes_five_groups(printed):
+    text = printed("three_classes_five_groups")
+    gaps, worst = figures(text, "DCA"), figures(text, "worst class and group")
+    assert "fairlearn: Supplied y labels are not 0 or 1" in text
+    assert min(gaps) < 0.6 * gaps[0]
+    assert max(worst) > worst[0] + 5
+
+
+def test_soft_groups(printed):
+    plain, _, true, guessed = figures(printed("soft_groups"), "DCA")
+    assert true < 0.6 * plain
+    assert guessed < 0.75 * plain
+
+
+@pytest.mark.filterwarnings("ignore:Setting a")  # fairlearn with the newest pandas
+def test_from_fairlearn(printed):
+    lines = {line.split("  ")[0]: line.split()[-5:] for line in printed("from_fairlearn").splitlines()[1:]}
+    theirs, ours = (list(map(float, lines[name])) for name in ("ExponentiatedGradient", "FairDRO"))
+    assert ours[0] > theirs[0] - 0.02
+    assert ours[-1] < theirs[-1] / 4
+
+
+def test_every_example_is_tested():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {
+        name.removeprefix("test_")
+        for name in globals()
+        if name.startswith("test_") and name != "test_every_example_is_tested"
+    }

@@ -1,0 +1,68 @@
+"""Exported models predict in onnxruntime what they predict here."""
+
+import builtins
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV
+from fairdro.errors import InputError
+from fairdro.onnx import to_onnx
+from problems import biased_problem
+
+
+def run(exported, inputs):
+    session = onnxruntime.InferenceSession(exported.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(["label", "probabilities"], inputs)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("labels", [str, int])
+@pytest.mark.parametrize(
+    "model",
+    [
+        FairDROClassifier(1.0),
+        FairDROClassifier(0.5, model="mlp"),
+        FairClassifier("rw"),
+        FairDROClassifierCV(rhos=[0, 1], cv=2),
+    ],
+    ids=lambda model: f"{type(model).__name__}-{model.model}",
+)
+def test_classifiers(model, classes, labels):
+    X, cells = biased_problem(classes, 2, n=600)
+    X, y = 1e5 + 20 * X.numpy().astype(np.float64), cells.y.numpy().astype(labels)  # far from zero, where floats would fail
+    model.fit(X, y, sensitive_features=cells.groups.numpy())
+    label, probabilities = run(to_onnx(model, X), {"X": X})
+    np.testing.assert_array_equal(label, model.predict(X))
+    np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-12)
+
+
+def test_a_pipeline_with_scaling_and_categories():
+    X, cells = biased_problem(2, 2, n=600)
+    table = pd.DataFrame({"x": X[:, 0].numpy(), "z": X[:, 1].numpy(), "job": np.where(X[:, 2] > 0, "a", "b")})
+    model = make_pipeline(
+        make_column_transformer((StandardScaler(), ["x", "z"]), (OneHotEncoder(sparse_output=False), ["job"])),
+        FairDROClassifier(1.0),
+    ).fit(table, cells.y.numpy(), fairdroclassifier__sensitive_features=cells.groups.numpy())
+    inputs = {name: table[[name]].to_numpy(object if name == "job" else np.float32) for name in table}
+    label, probabilities = run(to_onnx(model, table), inputs)
+    np.testing.assert_array_equal(label, model.predict(table))
+    np.testing.assert_allclose(probabilities, model.predict_proba(table), atol=1e-5)
+
+
+def test_without_the_extra_a_sentence_says_how_to_get_it(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name == "skl2onnx":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"fairdro\[onnx\]"):
+        to_onnx(None, None)
