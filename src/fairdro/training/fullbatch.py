@@ -29,6 +29,7 @@ from fairdro.training.trained import History, TrainedBank, check_training_data, 
 __all__ = ["train_fullbatch"]
 
 ROWS_PER_BLOCK = 4096
+ROWS_ALONE = 16384  # where a single model reads a block, calls cost more than a cache that is too small
 SHARDS = 8  # always this many partial sums, added in order: the number of threads changes no result
 TAIL = 0.2
 BETAS = (0.7, 0.99)  # less momentum than usual: the weights answer each step, and delay makes them swing
@@ -125,12 +126,12 @@ class _Block:
     whole: bool
 
 
-def _blocks(X: Tensor, cells: Cells) -> list[_Block]:
-    """Sort rows by cell, or by class where groups are soft, and cut them into blocks."""
+def _blocks(X: Tensor, cells: Cells, most: int) -> list[_Block]:
+    """Sort rows by cell, or by class where groups are soft, and cut them into blocks of at most so many."""
     strata = cells.y if cells.soft else cells.y * cells.n_groups + cells.groups
     groups_per_stratum = cells.n_groups if cells.soft else 1
     blocks = []
-    for rows, stratum in _runs(strata):
+    for rows, stratum in _runs(strata, most):
         first = stratum * groups_per_stratum
         n, d = len(rows), X.shape[1]
         features = X.new_zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
@@ -144,7 +145,9 @@ def _blocks(X: Tensor, cells: Cells) -> list[_Block]:
 
 def _product(A: Tensor, B: Tensor) -> Tensor:
     """Multiply; by a narrow matrix column by column, which is several times faster than at once."""
-    return A @ B if B.shape[1] >= MIN_COLUMNS else torch.stack([A.mv(b) for b in B.T], dim=1)
+    if B.shape[1] == 1 or B.shape[1] >= MIN_COLUMNS:
+        return A @ B
+    return torch.stack([A.mv(b) for b in B.T], dim=1)
 
 
 def _portions(shards: list[list[_Block]], number: int) -> list[list[list[_Block]]]:
@@ -153,12 +156,12 @@ def _portions(shards: list[list[_Block]], number: int) -> list[list[list[_Block]
     return [shards[i:j] for i, j in itertools.pairwise(bounds) if i < j]
 
 
-def _runs(strata: Tensor) -> list[tuple[Tensor, int]]:
-    """Rows of each stratum in pieces of at most ``ROWS_PER_BLOCK``."""
+def _runs(strata: Tensor, most: int) -> list[tuple[Tensor, int]]:
+    """Rows of each stratum in pieces."""
     order = strata.argsort(stable=True)
     values, sizes = strata.unique(return_counts=True)
     parts = zip(order.split(sizes.tolist()), values.tolist(), strict=True)
-    return [(piece, value) for rows, value in parts for piece in rows.split(ROWS_PER_BLOCK)]
+    return [(piece, value) for rows, value in parts for piece in rows.split(most)]
 
 
 class _Adam:
@@ -183,7 +186,7 @@ class _Solver:
     def __init__(
         self, X: Tensor, cells: Cells, method: Method, *, inner: str, pool: Executor, threads: int, alone: bool
     ) -> None:
-        blocks = _blocks(X, cells)
+        blocks = _blocks(X, cells, ROWS_ALONE if alone else ROWS_PER_BLOCK)
         shards = [blocks[i::SHARDS] for i in range(min(SHARDS, len(blocks)))]
         self.portions = _portions(shards, threads if len(blocks) >= SHARDS else 1)
         self.pool = pool
