@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Two processes with one thread each; modules stay together, so that what they prepare is prepared once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
+
 .PHONY: install install-test demo test test-all lint bench bench-estimators reproduction data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
@@ -34,10 +37,10 @@ lint: install-test
 	$(BIN)/lint-imports --no-cache
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: lint
-	$(BIN)/pytest -n 2
+	$(PYTEST)
 
 # The figures in README.md and docs/benchmarks.md; compares in one run, about five minutes on an idle machine.
 bench: install-test

@@ -46,9 +46,7 @@ def main() -> None:
     if arguments.rows:
         print(large_table(arguments.rows))
         return
-    head = (
-        f"# The classifiers, measured\n\nWritten by `make bench-estimators` on {torch.get_num_threads()} cores.\n"
-    )
+    head = f"# The classifiers, measured\n\nWritten by `make bench-estimators` on {torch.get_num_threads()} cores.\n"
     parts = [head]
     for part in (against_fairlearn(arguments.splits), cross_validation(), many_classes(arguments.splits)):
         print(part)

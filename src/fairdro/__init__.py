@@ -1,16 +1,26 @@
 """Group-fair training by classwise distributionally robust optimisation."""
 
+from importlib import import_module
 from typing import Any
 
 from fairdro.data import load_dataset
 
-__all__ = ["FairClassifier", "FairDROClassifier", "FairDROClassifierCV", "TableEncoder", "load", "load_dataset", "save"]
+LATER = {
+    "FairClassifier": "estimators",
+    "FairDROClassifier": "estimators",
+    "FairDROClassifierCV": "estimators",
+    "FairDROLoss": "loss",
+    "FairLoss": "loss",
+    "TableEncoder": "preprocessing",
+    "load": "estimators",
+    "save": "estimators",
+}
+
+__all__ = ["load_dataset", *LATER]  # noqa: PLE0604 - texts all
 
 
 def __getattr__(name: str) -> Any:
-    """Import the classifiers when they are asked for: scikit-learn takes a while."""
-    if name in __all__:
-        from fairdro import estimators  # noqa: PLC0415
-
-        return getattr(estimators, name)
+    """Import the others when they are asked for: scikit-learn takes a while."""
+    if name in LATER:
+        return getattr(import_module(f"fairdro.{LATER[name]}"), name)
     raise AttributeError(f"module 'fairdro' has no attribute {name!r}")

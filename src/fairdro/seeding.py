@@ -5,7 +5,11 @@ import hashlib
 import torch
 
 
+def number(seed: int, purpose: str) -> int:
+    """Return a seed that depends on the seed and on what it is for, on nothing else."""
+    return int.from_bytes(hashlib.sha256(f"{purpose}/{seed}".encode()).digest()[:7], "big")
+
+
 def generator(seed: int, purpose: str) -> torch.Generator:
-    """Return a generator that depends on the seed and on what it is for, on nothing else."""
-    digest = hashlib.sha256(f"{purpose}/{seed}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    """Return a generator of random numbers for one purpose."""
+    return torch.Generator().manual_seed(number(seed, purpose))

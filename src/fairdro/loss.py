@@ -1,0 +1,42 @@
+"""The PyTorch face: FairDRO, and every other method, as a loss for a training loop of your own."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fairdro.methods import FairDRO
+from fairdro.training.criterion import FairLoss
+
+__all__ = ["FairDROLoss", "FairLoss"]
+
+
+class FairDROLoss(FairLoss):
+    """FairDRO in three lines of anyone's loop.
+
+    Parameters
+    ----------
+    n_classes, n_groups : int
+    rho : float, default 1
+        Radius of the chi-square ball; 0 is plain training in which every class and group counts the same.
+    total_steps : int
+        How often :meth:`step` will be called, e.g. the number of epochs.
+    counts : Tensor of shape (Y, A), optional
+        Training samples per cell, to tell cells that are empty from those not seen yet.
+
+    Examples
+    --------
+    >>> criterion = FairDROLoss(n_classes=3, n_groups=4, rho=1.0, total_steps=epochs)  # doctest: +SKIP
+    >>> criterion(model(x), y, a).backward()  # doctest: +SKIP
+    >>> criterion.step()  # after every epoch # doctest: +SKIP
+    """
+
+    def __init__(
+        self, n_classes: int, n_groups: int, *, rho: float = 1.0, total_steps: int, counts: Tensor | None = None
+    ) -> None:
+        method = FairDRO(rho=rho)
+        super().__init__(method, n_classes=n_classes, n_groups=n_groups, total_steps=total_steps, counts=counts)
+
+    @property
+    def q(self) -> Tensor:
+        """The weights of classes and groups ``(Y, A)``."""
+        return self.weights

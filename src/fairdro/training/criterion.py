@@ -1,0 +1,244 @@
+"""Every method as a loss of one network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from fairdro.cells import Cells, CellTotals
+from fairdro.errors import InputError
+from fairdro.methods import Batch, CellMeans, Method, State, Task
+from fairdro.training.minibatch import see, weighted_loss
+
+__all__ = ["FairLoss"]
+
+STATE = "state_"
+
+
+class FairLoss(nn.Module):
+    r"""Any method as a loss: the cells weighted as it says, and its penalty.
+
+    .. math:: \frac{1}{|Y|} \sum_{y,a} w_{y,a} \bar\ell_{y,a} + \text{penalty}
+
+    with the mean cross-entropy :math:`\bar\ell_{y,a}` of a cell in the batch. In training mode the errors are collected per
+    cell as batches go by, so that :meth:`step` needs no second pass over the data. All that the method remembers is in
+    buffers: a checkpoint that holds the loss's ``state_dict`` resumes exactly. Under ``torch.distributed`` the statistics
+    are those of all processes, and so are the cells of a batch.
+
+    Parameters
+    ----------
+    method : Method
+        One point, e.g. ``LBC(eta=1.0)``.
+    n_classes, n_groups : int
+    total_steps : int
+        How often :meth:`step` will be called, e.g. the number of epochs.
+    counts : Tensor of shape (Y, A), optional
+        Training samples per cell, by which some methods weight; without them all cells count as equally large.
+
+    Examples
+    --------
+    >>> criterion = FairLoss(LBC(eta=1.0), n_classes=3, n_groups=4, total_steps=epochs)  # doctest: +SKIP
+    >>> criterion(model(x), y, a).backward()  # doctest: +SKIP
+    >>> criterion.step()  # after every epoch # doctest: +SKIP
+    """
+
+    counts: Tensor
+    cell_weights: Tensor
+    steps: Tensor
+    seen: Tensor
+
+    def __init__(
+        self, method: Method, *, n_classes: int, n_groups: int, total_steps: int, counts: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        if method.points > 1:
+            raise InputError("A loss is for one model: give every hyperparameter one value.")
+        if total_steps < 1:
+            raise InputError(f"total_steps must be at least 1, got {total_steps}.")
+        counts = torch.ones(n_classes, n_groups) if counts is None else torch.as_tensor(counts)
+        if counts.shape != (n_classes, n_groups):
+            raise InputError(f"counts must have a row per class and a column per group, got shape {tuple(counts.shape)}.")
+        task = Task(counts.double(), (1, 1))
+        method.check(task)
+        self.method, self.total_steps = method, total_steps
+        self.n_classes, self.n_groups = n_classes, n_groups
+        self.register_buffer("counts", task.counts)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        state = method.begin(task)
+        for name, value in state.items():
+            self.register_buffer(STATE + name, value)
+        self.register_buffer("cell_weights", method.weights(state).clone())
+        self.register_buffer("seen", torch.zeros(n_classes, n_groups, dtype=torch.float64))
+        for name, shape in self._statistics.items():
+            self.register_buffer(f"sum_{name}", torch.zeros(shape, dtype=torch.float64))
+            self.register_buffer(f"mean_{name}", torch.full(shape, torch.nan, dtype=torch.float64))
+
+    @property
+    def _statistics(self) -> dict[str, tuple[int, ...]]:
+        """Which statistics of cells the method wants, with their shapes."""
+        cells = (self.n_classes, self.n_groups)
+        wanted: dict[str, tuple[int, ...]] = {"error": cells}
+        if self.method.needs_loss:
+            wanted["loss"] = cells
+        if self.method.needs_probabilities:
+            wanted["probabilities"] = (*cells, self.n_classes)
+        return wanted
+
+    @property
+    def weights(self) -> Tensor:
+        """The method's weights of the cells ``(Y, A)``; for FairDRO, q."""
+        return self.cell_weights[0, 0]
+
+    def _state(self, device: Any) -> State:
+        return {key.removeprefix(STATE): value.to(device) for key, value in self.named_buffers() if key.startswith(STATE)}
+
+    def _remember(self, state: State) -> None:
+        for key, value in state.items():
+            getattr(self, STATE + key).copy_(value)
+        self.cell_weights.copy_(self.method.weights(state))
+
+    def forward(
+        self, logits: Tensor, y: Tensor, a: Tensor, *, features: Tensor | None = None, teacher: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of a batch.
+
+        Parameters
+        ----------
+        logits : Tensor of shape (B, Y)
+        y : Tensor of int64, shape (B,)
+        a : Tensor
+            Group codes ``(B,)``, or shares ``(B, A)`` in floating point.
+        features, teacher : Tensor of shape (B, ...), optional
+            A hidden layer of the model, and of its teacher, for methods that read them (FairHSIC, MFD).
+        """
+        with torch.autocast(logits.device.type, enabled=False):
+            batch = self._see(_precise(logits), y, a, features, teacher)
+            if self.method.every_batch:
+                with torch.no_grad():
+                    self._remember(self.method.observe(self._state("cpu"), _on_cpu(batch)))
+            loss = weighted_loss(batch, self.cell_weights)
+            if self.method.regularised:
+                loss = loss + self.method.penalty(self._state(logits.device), batch).sum()
+            return loss
+
+    def _see(self, logits: Tensor, y: Tensor, a: Tensor, features: Tensor | None, teacher: Tensor | None) -> Batch:
+        """Gather what the method may know of a batch, and collect its statistics."""
+        if logits.dim() != 2 or logits.shape[1] != self.n_classes:
+            raise InputError(f"logits must have a column per class ({self.n_classes}), got shape {tuple(logits.shape)}.")
+        cells = Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups)
+        indicator = cells.indicator.to(logits.dtype)
+        if self.training:
+            self._collect(logits.detach(), cells)
+        averaging = indicator / _in_all_batches(indicator.sum(0)).clamp(min=1e-12)
+        hidden = (None if part is None else _precise(part).flatten(1)[None, None] for part in (features, teacher))
+        own, lesson = hidden
+        membership = cells.membership.to(logits.dtype)[None]
+        return see(logits[None, None], y[None], membership, averaging[None], features=own, teacher=lesson)
+
+    @torch.no_grad()
+    def _collect(self, logits: Tensor, cells: Cells) -> None:
+        indicator = cells.indicator.double()
+        shape = (self.n_classes, self.n_groups)
+        values = {"error": (logits.argmax(-1) != cells.y).double()}
+        if self.method.needs_loss:
+            values["loss"] = nn.functional.cross_entropy(logits, cells.y, reduction="none").double()
+        if self.method.needs_probabilities:
+            values["probabilities"] = logits.softmax(-1).double()
+        for name, value in values.items():
+            getattr(self, f"sum_{name}").add_((indicator.T @ value).unflatten(0, shape))
+        self.seen.add_(indicator.sum(0).view(shape))
+
+    @torch.no_grad()
+    def step(self, model: nn.Module | None = None, batches: Iterable[tuple[Any, Tensor, Tensor]] = ()) -> None:
+        """Let the method answer to the errors, after every epoch or every so many batches.
+
+        Parameters
+        ----------
+        model, batches : optional
+            The exact way, and the paper's: the errors of a pass over all training batches of ``(x, y, a)`` in evaluation
+            mode, instead of those collected while training. Under ``torch.distributed`` each process passes its share.
+        """
+        if model is not None:
+            self._measure(model, batches)
+        means = self._means()
+        progress = min(int(self.steps), self.total_steps - 1) / self.total_steps
+        self._remember(self.method.update(self._state("cpu"), means, progress))
+        self.steps += 1
+
+    def next_round(self) -> None:
+        """Begin the next training of a method with several (LBC, EGR), after the last :meth:`step` of this one."""
+        means = CellMeans(**{name: getattr(self, f"mean_{name}").cpu()[None, None] for name in self._statistics})
+        self._remember(self.method.next_round(self._state("cpu"), means))
+        self.steps.zero_()
+
+    def _measure(self, model: nn.Module, batches: Iterable[tuple[Any, Tensor, Tensor]]) -> None:
+        """Replace what was collected by the statistics of a pass in evaluation mode."""
+        self._forget()
+        was_training = model.training
+        model.eval()
+        for x, y, a in batches:
+            self._collect(_precise(model(x)), Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups))
+        model.train(was_training)
+
+    def _means(self) -> CellMeans:
+        """Return the means of what was collected, and start collecting anew.
+
+        A cell that was not seen since the last step keeps its last mean; one never seen takes that of its class.
+        """
+        seen = self.seen
+        for name in self._statistics:
+            totals = CellTotals(getattr(self, f"sum_{name}"), self.seen)
+            if _distributed():
+                totals = totals.all_reduce()
+            seen = totals.counts.view(*totals.counts.shape, *[1] * (totals.sums.dim() - 2))
+            mean = getattr(self, f"mean_{name}")
+            mean.copy_((totals.sums / seen).where(seen > 0, mean))
+        self._forget()
+        return CellMeans(
+            **{name: self._filled(getattr(self, f"mean_{name}").cpu())[None, None] for name in self._statistics}
+        )
+
+    def _filled(self, mean: Tensor) -> Tensor:
+        """Let cells that have samples, none of them seen so far, take the mean of their class."""
+        of_class = mean.nanmean(1, keepdim=True).expand_as(mean)
+        expected = (self.counts > 0).cpu().view(*self.counts.shape, *[1] * (mean.dim() - 2))
+        return mean.where(~mean.isnan() | ~expected, of_class)
+
+    def _forget(self) -> None:
+        self.seen.zero_()
+        for name in self._statistics:
+            getattr(self, f"sum_{name}").zero_()
+
+    def extra_repr(self) -> str:
+        """Show the method."""
+        return f"{self.method}, total_steps={self.total_steps}"
+
+
+def _precise(values: Tensor) -> Tensor:
+    """Return values in single precision at least."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def _on_cpu(batch: Batch) -> Batch:
+    return replace(batch, **{key: value.cpu() for key, value in vars(batch).items() if value is not None})
+
+
+def _distributed() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def _in_all_batches(counts: Tensor) -> Tensor:
+    """Return the size of the cells in the batches of all processes, per process.
+
+    Averaging gradients over processes then gives the cell means of the whole batch, however its cells are spread.
+    """
+    if not _distributed():
+        return counts
+    total = counts.clone()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()

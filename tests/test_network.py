@@ -1,0 +1,246 @@
+"""The engine for one network: against the engine for tables, resumed after being killed, and on two processes."""
+
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fairdro.errors import InputError
+from fairdro.methods import LBC, METHODS, FairDRO, Scratch, get_method
+from fairdro.metrics import dca
+from fairdro.models.resnet import ResNet18
+from fairdro.training import train_minibatch
+from fairdro.training.network import Recipe, features_of, logits_of, train_network
+from problems import biased_problem
+
+
+class Table:
+    """Rows of a table as inputs; augmentation adds noise."""
+
+    def __init__(self, X, noise=0.0):
+        self.X, self.noise = X, noise
+
+    def __len__(self):
+        return len(self.X)
+
+    def batch(self, rows, rng=None):
+        x = self.X[rows]
+        return x if rng is None else x + self.noise * torch.randn(x.shape, generator=rng)
+
+
+class Net(nn.Module):
+    def __init__(self, inputs, classes, dropout=0.0):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(inputs, 8), nn.ReLU(), nn.Dropout(dropout))
+        self.top = nn.Linear(8, classes)
+
+    def features(self, x):
+        return self.body(x)
+
+    def head(self, features):
+        return self.top(features)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+def net(X, classes=2, dropout=0.0):
+    torch.manual_seed(1)
+    return Net(X.shape[1], classes, dropout)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_trains_a_network(name):
+    X, cells = biased_problem(2, 2, n=300)
+    rule = get_method(name)()
+    teacher = net(X) if rule.teacher() is not None else None
+    recipe = Recipe(epochs=2, batch_size=64, lr=0.01)
+    trained = train_network(net(X), Table(X), cells, rule, recipe, teacher=teacher)
+    assert len(trained.losses) == 2 * rule.rounds
+    assert all(math.isfinite(loss) for loss in trained.losses)
+    assert trained.weights.shape == (2 * rule.rounds, 2, 2)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_it_narrows_the_gap(exact):
+    X, cells = biased_problem(2, 2, n=1500)
+    recipe = Recipe(epochs=60, batch_size=128, lr=0.01, exact=exact)
+    gaps = []
+    for rho in (0.0, 3.0):
+        trained = train_network(net(X), Table(X), cells, FairDRO(rho=rho), recipe)
+        gaps.append(dca(cells.y, logits_of(trained.model, Table(X)).argmax(-1), sensitive_features=cells.groups))
+    assert gaps[1] < 0.5 * gaps[0]
+
+
+def test_the_same_seed_gives_the_same_network():
+    X, cells = biased_problem(3, 2, n=300)
+    recipe = Recipe(epochs=3, batch_size=64)
+    first, second, other = (
+        train_network(net(X, 3, 0.5), Table(X, 0.1), cells, FairDRO(rho=1.0), recipe, seed=seed) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first.model.top.weight, second.model.top.weight)
+    assert not torch.equal(first.model.top.weight, other.model.top.weight)
+
+
+@pytest.mark.parametrize("rule", [FairDRO(rho=2.0), LBC(eta=1.0), get_method("egr")()])
+def test_stopped_after_any_epoch_it_ends_the_same(tmp_path, rule):
+    X, cells = biased_problem(2, 2, n=300)
+    recipe = Recipe(epochs=3, batch_size=64, update_every=2, schedule="linear", warm_up=0.2, clip=1.0)
+
+    def train(checkpoint=None, on_step=None):
+        model = net(X, dropout=0.3)
+        arguments = {"seed": 5, "checkpoint": checkpoint, "on_step": on_step}
+        return train_network(model, Table(X, 0.1), cells, rule, recipe, **arguments)
+
+    whole = train()
+    for stop in (1, 6, 10):
+
+        def interrupt(done, total, stop=stop):
+            if done == stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / f"{stop}.safetensors", interrupt)
+        resumed = train(tmp_path / f"{stop}.safetensors")
+        assert torch.equal(resumed.model.top.weight, whole.model.top.weight)
+        assert torch.equal(resumed.weights, whole.weights)
+        assert resumed.losses == whole.losses
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from test_network import *
+X, cells = biased_problem(2, 2, n=300)
+model = net(X, dropout=0.3)
+slow = lambda done, total: time.sleep(float(sys.argv[3]))
+recipe = Recipe(epochs=6, batch_size=64)
+train_network(model, Table(X, 0.1), cells, FairDRO(rho=2.0), recipe, checkpoint=Path(sys.argv[2]), on_step=slow)
+print(model.top.weight.flatten().tolist())
+"""
+
+
+def test_killed_for_real_it_ends_the_same(tmp_path):
+    def start(path, pause):
+        command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path), str(pause)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    checkpoint = tmp_path / "killed.safetensors"
+    process = start(checkpoint, 0.1)
+    while not checkpoint.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.6)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert os.listdir(tmp_path) == ["killed.safetensors"] or any(name.endswith(".part") for name in os.listdir(tmp_path))  # noqa: PTH208
+    ends = [start(path, 0).communicate()[0] for path in (checkpoint, tmp_path / "whole.safetensors")]
+    assert ends[0] == ends[1] != ""
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    X, cells = biased_problem(2, 2, n=300)
+    recipe, path = Recipe(epochs=1, batch_size=64), tmp_path / "c.safetensors"
+    train_network(net(X), Table(X), cells, FairDRO(rho=2.0), recipe, checkpoint=path)
+    with pytest.raises(InputError, match="of another training"):
+        train_network(net(X), Table(X), cells, FairDRO(rho=3.0), recipe, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InputError, match="cannot be used"):
+        train_network(net(X), Table(X), cells, FairDRO(rho=2.0), recipe, checkpoint=path)
+
+
+def test_a_loss_that_runs_away_is_said_early():
+    X, cells = biased_problem(2, 2, n=300)
+    with pytest.warns(RuntimeWarning, match="The loss of epoch 1 is nan"):
+        trained = train_network(net(X * torch.nan), Table(X * torch.nan), cells, Scratch(), Recipe(epochs=5))
+    assert trained.diverged
+    assert len(trained.losses) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"recipe": {"schedule": "stairs"}}, "no schedule named 'stairs'"),
+        ({"recipe": {"epochs": 0}}, "positive whole numbers"),
+        ({"recipe": {"warm_up": 1.0}}, "a share below 1"),
+        ({"method": "mfd"}, "mfd learns from a teacher; pass one"),
+        ({"method": "fairhsic"}, r"features\(x\) and head"),
+        ({"rows": 10}, "There are 10 inputs but 300 labels"),
+    ],
+)
+def test_mistakes_are_one_sentence(change, sentence):
+    X, cells = biased_problem(2, 2, n=300)
+    with pytest.raises(InputError, match=sentence):
+        rule, recipe = get_method(change.get("method", "scratch"))(), Recipe(**change.get("recipe", {}))
+        train_network(nn.Linear(X.shape[1], 2), Table(X[: change.get("rows", 300)]), cells, rule, recipe)
+
+
+def test_features_and_logits_belong_together():
+    X, _ = biased_problem(2, 2, n=300)
+    model = net(X, dropout=0.5).train()
+    features = features_of(model, Table(X))
+    torch.testing.assert_close(model.head(features), logits_of(model, Table(X)))
+    assert model.training
+    with pytest.raises(InputError, match=r"features\(x\)"):
+        features_of(nn.Linear(6, 2), Table(X))
+
+
+def test_resnet_has_the_published_size_and_learns():
+    model = ResNet18(1000)
+    assert sum(p.numel() for p in model.parameters()) == 11_689_512
+    assert len(model.state_dict()) == 122
+    assert model.features(torch.zeros(1, 3, 64, 64)).shape == (1, 512)
+    other = ResNet18(3)
+    other.load_torchvision(model.state_dict())
+    assert torch.equal(other.layer4[1].conv2.weight, model.layer4[1].conv2.weight)
+    with pytest.raises(ValueError, match="not the weights of a ResNet-18"):
+        other.load_torchvision({"conv1.weight": model.conv1.weight})
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def train_rank(rank, world, port, folder, name):
+    torch.set_num_threads(1)
+    if world > 1:
+        torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+    X, cells = biased_problem(3, 2, n=400)
+    recipe = Recipe(epochs=4, batch_size=66, lr=0.02, exact=name != "fairdro_wo_smoothing")
+    trained = train_network(
+        net(X, 3), Table(X), cells, get_method(name)(), recipe, checkpoint=Path(folder) / f"{world}.ckpt"
+    )
+    torch.save({"weight": trained.model.top.weight.detach(), "q": trained.weights}, f"{folder}/{world}-{rank}.pt")
+    if world > 1:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", ["fairdro", "fairdro_wo_smoothing", "lbc"])
+def test_two_processes_are_one(tmp_path, name):
+    train_rank(0, 1, None, str(tmp_path), name)
+    torch.multiprocessing.spawn(train_rank, args=(2, free_port(), str(tmp_path), name), nprocs=2)
+    one, *two = (torch.load(tmp_path / f"{part}.pt") for part in ("1-0", "2-0", "2-1"))
+    for other in two:
+        torch.testing.assert_close(other["weight"], one["weight"], atol=1e-5, rtol=0)
+        torch.testing.assert_close(other["q"], one["q"], atol=1e-6, rtol=0)
+
+
+def test_the_engine_for_tables_agrees_in_kind():
+    X, cells = biased_problem(2, 2, n=1500)
+    bank = train_minibatch(X, cells, FairDRO(rho=1.0), epochs=40, lr=0.01)
+    torch.manual_seed(0)
+    alone = train_network(nn.Linear(X.shape[1], 2), Table(X), cells, FairDRO(rho=1.0), Recipe(epochs=40, lr=0.01))
+    agree = (bank.predict(X)[0, 0] == logits_of(alone.model, Table(X)).argmax(-1)).float().mean()
+    assert agree > 0.97
