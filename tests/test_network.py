@@ -17,7 +17,7 @@ from fairdro.errors import InputError
 from fairdro.methods import LBC, METHODS, FairDRO, Scratch, get_method
 from fairdro.metrics import dca
 from fairdro.models.resnet import ResNet18
-from fairdro.training import train_minibatch
+from fairdro.training import train_fullbatch, train_minibatch
 from fairdro.training.network import Recipe, features_of, logits_of, train_network
 from problems import biased_problem
 
@@ -180,9 +180,9 @@ def test_a_loss_that_runs_away_is_said_early():
 )
 def test_mistakes_are_one_sentence(change, sentence):
     X, cells = biased_problem(2, 2, n=300)
+    rule, rows = get_method(change.get("method", "scratch"))(), Table(X[: change.get("rows", 300)])
     with pytest.raises(InputError, match=sentence):
-        rule, recipe = get_method(change.get("method", "scratch"))(), Recipe(**change.get("recipe", {}))
-        train_network(nn.Linear(X.shape[1], 2), Table(X[: change.get("rows", 300)]), cells, rule, recipe)
+        train_network(nn.Linear(X.shape[1], 2), rows, cells, rule, Recipe(**change.get("recipe", {})))
 
 
 def test_features_and_logits_belong_together():
@@ -235,6 +235,28 @@ def test_two_processes_are_one(tmp_path, name):
     for other in two:
         torch.testing.assert_close(other["weight"], one["weight"], atol=1e-5, rtol=0)
         torch.testing.assert_close(other["q"], one["q"], atol=1e-6, rtol=0)
+
+
+def solve_rank(rank, world, port, folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+    X, cells = biased_problem(3, 2, n=2000)
+    rows = torch.arange(2000)[: 700 if rank == 0 else None][0 if rank == 0 else 700 :]
+    trained = train_fullbatch(X[rows], cells.take(rows), FRONTIER, double=True, sharded=True)
+    torch.save(trained.model.weight.detach(), f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+FRONTIER = FairDRO(rho=(0.0, 0.5, 2.0, 10.0), softness=0.02)
+
+
+def test_the_frontier_solver_with_rows_on_two_processes(tmp_path):
+    torch.multiprocessing.spawn(solve_rank, args=(2, free_port(), str(tmp_path)), nprocs=2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert torch.equal(first, second)
+    X, cells = biased_problem(3, 2, n=2000)
+    whole = train_fullbatch(X, cells, FRONTIER, double=True).model.weight
+    torch.testing.assert_close(first, whole, atol=1e-9, rtol=0)
 
 
 def test_the_engine_for_tables_agrees_in_kind():

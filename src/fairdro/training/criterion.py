@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from fairdro.cells import Cells, CellTotals
+from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import Batch, CellMeans, Method, State, Task
 from fairdro.training.minibatch import see, weighted_loss
+from fairdro.training.processes import added_up, world
 
 __all__ = ["FairLoss"]
 
@@ -134,7 +134,8 @@ class FairLoss(nn.Module):
         indicator = cells.indicator.to(logits.dtype)
         if self.training:
             self._collect(logits.detach(), cells)
-        averaging = indicator / _in_all_batches(indicator.sum(0)).clamp(min=1e-12)
+        in_all_batches = added_up(indicator.sum(0)) / world()  # the mean over processes is that of the whole batch
+        averaging = indicator / in_all_batches.clamp(min=1e-12)
         hidden = (None if part is None else _precise(part).flatten(1)[None, None] for part in (features, teacher))
         own, lesson = hidden
         membership = cells.membership.to(logits.dtype)[None]
@@ -190,14 +191,11 @@ class FairLoss(nn.Module):
 
         A cell that was not seen since the last step keeps its last mean; one never seen takes that of its class.
         """
-        seen = self.seen
+        seen = added_up(self.seen)
         for name in self._statistics:
-            totals = CellTotals(getattr(self, f"sum_{name}"), self.seen)
-            if _distributed():
-                totals = totals.all_reduce()
-            seen = totals.counts.view(*totals.counts.shape, *[1] * (totals.sums.dim() - 2))
-            mean = getattr(self, f"mean_{name}")
-            mean.copy_((totals.sums / seen).where(seen > 0, mean))
+            sums, mean = added_up(getattr(self, f"sum_{name}")), getattr(self, f"mean_{name}")
+            number = seen.view(*seen.shape, *[1] * (sums.dim() - 2))
+            mean.copy_((sums / number).where(number > 0, mean))
         self._forget()
         return CellMeans(
             **{name: self._filled(getattr(self, f"mean_{name}").cpu())[None, None] for name in self._statistics}
@@ -226,19 +224,3 @@ def _precise(values: Tensor) -> Tensor:
 
 def _on_cpu(batch: Batch) -> Batch:
     return replace(batch, **{key: value.cpu() for key, value in vars(batch).items() if value is not None})
-
-
-def _distributed() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-def _in_all_batches(counts: Tensor) -> Tensor:
-    """Return the size of the cells in the batches of all processes, per process.
-
-    Averaging gradients over processes then gives the cell means of the whole batch, however its cells are spread.
-    """
-    if not _distributed():
-        return counts
-    total = counts.clone()
-    dist.all_reduce(total)
-    return total / dist.get_world_size()

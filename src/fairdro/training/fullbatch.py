@@ -23,6 +23,7 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.methods import CellMeans, Method, State, Task
 from fairdro.models import LinearBank
 from fairdro.training.losses import INNER_LOSSES, BinaryLoss, InnerLoss, MulticlassLoss
+from fairdro.training.processes import added_up
 from fairdro.training.threads import one_thread_each
 from fairdro.training.trained import History, TrainedBank, check_training_data, ran_away
 
@@ -51,6 +52,7 @@ def train_fullbatch(
     inner: str = "cross_entropy",
     double: bool = False,
     alone: bool = False,
+    sharded: bool = False,
     on_step: Callable[[int, int], object] | None = None,
 ) -> TrainedBank:
     r"""Train P linear models, one per point of the method, from zero by Adam with a cosine schedule.
@@ -76,6 +78,9 @@ def train_fullbatch(
     alone : bool, default False
         Do not pad a single model to the width of a bank, which is faster. Then its numbers are those of the same model in a
         bank up to float rounding, which the weights' answers to single errors may enlarge; in double precision they agree.
+    sharded : bool, default False
+        Whether the rows are this process's share of those of all processes under ``torch.distributed``. Every process gets
+        the same models; with ``double`` they are those of one process with all rows up to 1e-9.
     on_step : callable, optional
         Called after every step with the number of finished steps and of all.
 
@@ -90,7 +95,8 @@ def train_fullbatch(
         If there is one group only or a cell is empty, if the loss of a cell ran away, which negative weights can cause, or
         if a model was still moving at the end.
     """
-    X = check_training_data(X, cells, torch.float64 if double else torch.float32)
+    counts = added_up(cells.counts) if sharded else cells.counts
+    X = check_training_data(X, cells, torch.float64 if double else torch.float32, counts)
     if inner not in INNER_LOSSES:
         raise unknown_name("inner loss", inner, INNER_LOSSES)
     if not isinstance(steps, int) or steps < 1 or not lr > 0:
@@ -100,7 +106,7 @@ def train_fullbatch(
     start = time.perf_counter()
     threads = torch.get_num_threads()
     with one_thread_each(threads) as pool:
-        solver = _Solver(X, cells, method, inner=inner, pool=pool, threads=threads, alone=alone)
+        solver = _Solver(X, cells, counts, method, inner=inner, pool=pool, threads=threads, alone=alone, sharded=sharded)
         state, history = solver.solve(steps, lr, on_step)
         diverged = solver.diverged()
     trained = TrainedBank(solver.bank(), method, state, history, diverged, time.perf_counter() - start)
@@ -184,13 +190,23 @@ class _Solver:
     """P linear models side by side in one matrix ``(D + 1, columns)``, and one pass over the rows for all of them."""
 
     def __init__(
-        self, X: Tensor, cells: Cells, method: Method, *, inner: str, pool: Executor, threads: int, alone: bool
+        self,
+        X: Tensor,
+        cells: Cells,
+        counts: Tensor,
+        method: Method,
+        *,
+        inner: str,
+        pool: Executor,
+        threads: int,
+        alone: bool,
+        sharded: bool,
     ) -> None:
         blocks = _blocks(X, cells, ROWS_ALONE if alone else ROWS_PER_BLOCK)
         shards = [blocks[i::SHARDS] for i in range(min(SHARDS, len(blocks)))]
         self.portions = _portions(shards, threads if len(blocks) >= SHARDS else 1)
         self.pool = pool
-        self.counts = cells.counts
+        self.counts, self.sharded = counts, sharded
         self.method = method
         self.loss: InnerLoss = BinaryLoss(inner) if cells.n_classes == 2 else MulticlassLoss(inner, cells.n_classes)
         padded = _padded(max(method.points, MIN_COLUMNS // self.loss.outputs), MODEL_MULTIPLE)
@@ -249,9 +265,16 @@ class _Solver:
 
         others = self.pool.map(of_portion, self.portions[1:])
         parts = [*of_portion(self.portions[0]), *itertools.chain.from_iterable(others)]
-        errors, signals, losses, gradients = (sum(rest, first) for first, *rest in zip(*parts, strict=True))
+        sums = [sum(rest, first) for first, *rest in zip(*parts, strict=True)]
+        errors, signals, losses, gradients = self._of_all_processes(sums) if self.sharded else sums
         cell_loss = self._means(losses) if with_loss else None
         return CellMeans(self._means(signals), cell_loss), 1 - self._means(errors), gradients
+
+    def _of_all_processes(self, sums: list[Tensor]) -> list[Tensor]:
+        """Add up the sums of all processes, in one message."""
+        message = added_up(torch.cat([part.flatten() for part in sums]))
+        pieces = message.split([part.numel() for part in sums])
+        return [piece.view_as(part) for piece, part in zip(pieces, sums, strict=True)]
 
     def _sums(self, blocks: list[_Block], progress: float, *, with_loss: bool) -> tuple[Tensor, ...]:
         """Sum errors, signals, losses ``(Y * A, 1, models)`` and gradients over some blocks."""

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 import safetensors
 import safetensors.torch
 import torch
-import torch.distributed as dist
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
@@ -29,6 +28,7 @@ from fairdro.files import write_whole
 from fairdro.methods import Method
 from fairdro.seeding import generator, number
 from fairdro.training.criterion import FairLoss
+from fairdro.training.processes import rank, world
 from fairdro.training.sampling import draw_epoch
 from fairdro.training.trained import RUNAWAY_LOSS
 
@@ -196,7 +196,7 @@ def train_network(
         trainer.resume(checkpoint)
     for epoch in range(trainer.epoch, trainer.epochs):
         trainer.train_epoch(epoch, on_step)
-        if checkpoint is not None and _rank() == 0:
+        if checkpoint is not None and rank() == 0:
             trainer.save(checkpoint)
         if trainer.diverged:
             break
@@ -224,7 +224,7 @@ class _Trainer:
         self.seed, self.sampling = seed, recipe.sampling or method.sampling
         self.teacher = None if teacher is None else teacher.to(self.device).eval()
         self.outputs: nn.Module = _Outputs(self.model, with_features=method.needs_features)
-        if _world() > 1:
+        if world() > 1:
             self.outputs = nn.parallel.DistributedDataParallel(self.outputs)
         self.optimiser = self._new_optimiser()
         self.batches = max(len(cells) // recipe.batch_size, 1)
@@ -251,9 +251,9 @@ class _Trainer:
         if in_round == 0 and epoch > 0:
             self._next_round()
         rng = generator(self.seed, f"epoch/{epoch}")
-        torch.manual_seed(number(self.seed, f"dropout/{epoch}/{_rank()}"))
-        rows = draw_epoch(self.cells, self.recipe.batch_size, self.sampling, rng)[:, _rank() :: _world()]
-        augmenting = generator(self.seed, f"augment/{epoch}/{_rank()}")
+        torch.manual_seed(number(self.seed, f"dropout/{epoch}/{rank()}"))
+        rows = draw_epoch(self.cells, self.recipe.batch_size, self.sampling, rng)[:, rank() :: world()]
+        augmenting = generator(self.seed, f"augment/{epoch}/{rank()}")
         self.model.train()
         total = 0.0
         for i, batch in enumerate(rows):
@@ -291,7 +291,7 @@ class _Trainer:
         if not self.recipe.exact:
             self.criterion.step()
             return
-        own = torch.arange(len(self.cells))[_rank() :: _world()]
+        own = torch.arange(len(self.cells))[rank() :: world()]
         self.criterion.step(_Logits(self.model), (self._take(rows, None) for rows in own.split(ROWS_PER_PASS)))
         self.model.train()
 
@@ -410,11 +410,3 @@ def features_of(model: nn.Module, inputs: Inputs, rows: Tensor | None = None) ->
     if not hasattr(model, "features"):
         raise InputError("The model needs a method features(x) that gives its last hidden layer.")
     return torch.cat([part.flatten(1) for part in _passes(model, inputs, lambda x: hidden(model, x), rows)])
-
-
-def _rank() -> int:
-    return dist.get_rank() if _world() > 1 else 0
-
-
-def _world() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

@@ -154,12 +154,12 @@ def as_features(X: Any, dtype: torch.dtype = torch.float32) -> Tensor:
     return features
 
 
-def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32) -> Tensor:
+def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32, counts: Tensor | None = None) -> Tensor:
     """Return the features, refuse what no engine can train on, and warn of cells that cannot be made fair."""
     features = as_features(X, dtype)
     if len(features) != len(cells):
         raise InputError(f"X has {len(features)} rows but y has {len(cells)}.")
-    empty = cells.counts == 0
+    empty = (cells.counts if counts is None else counts) == 0
     if int((~empty.all(-1)).sum()) < 2:
         raise InputError("The training rows hold one class only; a classifier needs at least two.")
     if cells.n_groups == 1:
