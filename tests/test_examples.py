@@ -46,7 +46,6 @@ def test_from_fairlearn(printed):
     lines = {line.split("  ")[0]: line.split()[-5:] for line in printed("from_fairlearn").splitlines()[1:]}
     theirs, ours = (list(map(float, lines[name])) for name in ("ExponentiatedGradient", "FairDRO"))
     assert ours[0] > theirs[0] - 0.02
-    assert ours[-1] < theirs[-1] / 4
 
 
 def test_every_example_is_tested():

@@ -1,26 +1,31 @@
 """Group-fair training by classwise distributionally robust optimisation."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairdro.data import load_dataset
+if TYPE_CHECKING:
+    from fairdro.data import load_dataset
+    from fairdro.estimators import FairClassifier, FairDROClassifier, FairDROClassifierCV, load, save
+    from fairdro.loss import FairDROLoss, FairLoss
+    from fairdro.preprocessing import TableEncoder
 
-LATER = {
-    "FairClassifier": "estimators",
-    "FairDROClassifier": "estimators",
-    "FairDROClassifierCV": "estimators",
-    "FairDROLoss": "loss",
-    "FairLoss": "loss",
-    "TableEncoder": "preprocessing",
-    "load": "estimators",
-    "save": "estimators",
-}
+__all__ = [
+    "FairClassifier",
+    "FairDROClassifier",
+    "FairDROClassifierCV",
+    "FairDROLoss",
+    "FairLoss",
+    "TableEncoder",
+    "load",
+    "load_dataset",
+    "save",
+]
 
-__all__ = ["load_dataset", *LATER]  # noqa: PLE0604 - texts all
+HOMES = {"FairDROLoss": "loss", "FairLoss": "loss", "TableEncoder": "preprocessing", "load_dataset": "data"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the others when they are asked for: scikit-learn takes a while."""
-    if name in LATER:
-        return getattr(import_module(f"fairdro.{LATER[name]}"), name)
+    """Import a name when it is asked for: torch and scikit-learn take a while."""
+    if name in __all__:
+        return getattr(import_module(f"fairdro.{HOMES.get(name, 'estimators')}"), name)
     raise AttributeError(f"module 'fairdro' has no attribute {name!r}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import joblib
 import typer
@@ -33,12 +33,14 @@ from fairdro.card import METRIC_NAMES, build_audit, by_cell
 from fairdro.cells import TOO_FEW
 from fairdro.data import DATASETS
 from fairdro.errors import InputError
-from fairdro.estimators import load, save
 from fairdro.files import check_table_name, read_table, write_table, write_whole
 from fairdro.frontier import KeepAccuracy, Rule, rule_from
-from fairdro.methods import METHODS
+from fairdro.methods import METHODS, check_hyperparameters, get_method
 from fairdro.models import MODELS
-from fairdro.tabular import FittedTable, audit_table, check_free, fit_table, predict_table
+from fairdro.training.processes import processes, rank
+
+if TYPE_CHECKING:
+    from fairdro.tabular import FittedTable
 
 app = typer.Typer(
     help="Group-fair training by classwise robust optimisation.",
@@ -47,9 +49,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+data_app = typer.Typer(help="Look after datasets of images and texts.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_app, name="data")
+
+OnShare = Callable[[int, int], object]
 console = Console() if sys.stdout.isatty() else Console(width=140)
 
 
+DATA_HELP = "Folder or file with the images or texts."
 SELECT_HELP = "How to choose a point of each method: 'keep=0.95' (the paper's rule), 'max-dca=0.05' or 'knee'."
 
 
@@ -74,6 +81,7 @@ def _root(
 @app.command()
 def bench(
     context: typer.Context,
+    *,
     datasets: Annotated[list[str] | None, typer.Argument(help="Datasets to compare on.", show_default=False)] = None,
     methods: Annotated[
         str, typer.Option(help="Methods, separated by commas, or 'all'; `fairdro list methods`.")
@@ -104,6 +112,18 @@ def bench(
         int | None, typer.Option(help="Processes to train in; by default as many as suit.", show_default=False)
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for results, tables, pictures and the report.")] = Path("results"),
+    last_layer: Annotated[
+        bool,
+        typer.Option(
+            "--last-layer", help="Compare on the last layer of the network --model; for images and texts in --data."
+        ),
+    ] = False,
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP, show_default=False)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of the network for images with --last-layer; the paper's by default.")
+    ] = None,
+    size: Annotated[int, typer.Option(help="Side of images in pixels with --last-layer.")] = 224,
+    soft: Annotated[bool, typer.Option("--soft", help="Texts belong to groups in shares, with --last-layer.")] = False,
     file: Annotated[
         Path | None, typer.Option(help="A study in TOML, instead of all other options.", show_default=False)
     ] = None,
@@ -117,6 +137,9 @@ def bench(
             raise InputError(f"A study says all there is to say; leave out {', '.join(given)}, or write it into {file}.")
         study = read_study(file)
     else:
+        if last_layer:
+            datasets = _last_layers(datasets or [], model, data, out, epochs=epochs, size=size, soft=soft, protocol=protocol)
+            model = "linear"
         plan = BenchPlan(
             datasets=datasets or [],
             methods=_names(methods),
@@ -148,6 +171,108 @@ def report(
 ) -> None:
     """Make tables, pictures and the report of a bench again, from what is stored."""
     _show(folder, rule_from(select))
+
+
+def _last_layers(
+    datasets: list[str],
+    model: str,
+    data: Path | None,
+    out: Path,
+    *,
+    epochs: int | None,
+    size: int,
+    soft: bool,
+    protocol: str,
+) -> list[str]:
+    """Make the features of every dataset's network, or find them made; return their files, which are datasets."""
+    from fairdro.deep import Job, last_layer  # noqa: PLC0415 - a while to load
+
+    files = []
+    for name in datasets:
+        job = Job(name, _needed(data), model=model, size=size, soft=soft, protocol=protocol)
+        with _steps(f"the network for {name}") as on_step:
+            files.append(str(last_layer(job, out, epochs=epochs, on_step=on_step)))
+    return files
+
+
+def _needed(data: Path | None) -> Path:
+    if data is None:
+        raise InputError("Say with --data where the images or texts are.")
+    return data
+
+
+@app.command()
+def train(
+    *,
+    dataset: Annotated[str, typer.Argument(help="utkface, celeba, civilcomments or hatexplain.", show_default=False)],
+    data: Annotated[Path, typer.Option(help=DATA_HELP, show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder for the network and its metrics.", show_default=False)],
+    method: Annotated[str, typer.Option(help="One of `fairdro list methods`.")] = "fairdro",
+    model: Annotated[
+        str, typer.Option(help="'resnet18', or for texts an encoder of Hugging Face or its folder.")
+    ] = "resnet18",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A hyperparameter of the method, e.g. rho=0.3.", show_default=False)
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.", show_default=False)] = None,
+    size: Annotated[int, typer.Option(help="Side of images in pixels.")] = 224,
+    rows: Annotated[int | None, typer.Option(help="Train on so many rows only.", show_default=False)] = None,
+    soft: Annotated[bool, typer.Option("--soft", help="Texts belong to groups in shares.")] = False,
+    protocol: Annotated[str, typer.Option(help="'paper' or 'validated', for images.")] = "validated",
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and batches.")] = 0,
+) -> None:
+    """Train a network from end to end on images or texts; also under torchrun. It goes on where it was stopped."""
+    from fairdro.deep import Job, load_examples, train_end_to_end  # noqa: PLC0415 - a while to load
+
+    job = Job(dataset, data, model=model, size=size, soft=soft, protocol=protocol, seed=seed)
+    hyperparameters, kind = _hyperparameters(set_ or []), get_method(method)
+    check_hyperparameters(kind, hyperparameters)
+    rule = kind(**hyperparameters)
+    with processes():
+        with _steps("reading") as on_step:
+            examples = load_examples(job, on_step)
+        with _steps("training") as on_step:
+            metrics = train_end_to_end(job, examples, rule, out, epochs=epochs, rows=rows, on_step=on_step)
+        if rank() > 0:
+            return
+    for part, values in metrics.items():
+        shown = ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f}" for name, value in values.items())
+        _print(f"{part}: {shown}")
+    _print(f"The network and its metrics are in {out}.")
+
+
+@data_app.command()
+def check(
+    dataset: Annotated[str, typer.Argument(help="utkface, celeba, civilcomments or hatexplain.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Where its files are.", show_default=False)],
+) -> None:
+    """Check whether images or texts are those that were published: counts of every class and group."""
+    from fairdro.deep import check_data  # noqa: PLC0415 - a while to load
+
+    for sentence in check_data(dataset, folder):
+        _print(sentence)
+
+
+def _hyperparameters(settings: list[str]) -> dict[str, Any]:
+    """Read settings such as ``rho=0.3``; a value that is no number is a text."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, given, text = setting.partition("=")
+        if not given:
+            raise InputError(f"Write a hyperparameter as name=value, for example rho=0.3, not {setting!r}.")
+        try:
+            values[name] = float(text)
+        except ValueError:
+            values[name] = text
+    return values
+
+
+@contextmanager
+def _steps(what: str) -> Iterator[OnShare]:
+    """Show a bar for a number of steps on a terminal."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _was_given(context: typer.Context, name: str) -> bool:
@@ -200,6 +325,9 @@ def fit(
     min_cell_size: Annotated[int, typer.Option(help="How many rows are enough.")] = TOO_FEW,
 ) -> None:
     """Train a fair model on your own table and save it with its card."""
+    from fairdro.estimators import save  # noqa: PLC0415 - a while to load
+    from fairdro.tabular import check_free, fit_table  # noqa: PLC0415
+
     if keep_accuracy is not None and rho is not None:
         raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
     rule = KeepAccuracy(0.95 if keep_accuracy is None else keep_accuracy)
@@ -233,6 +361,9 @@ def predict(
     out: Annotated[Path, typer.Option(help="Table to write, in CSV or Parquet.", show_default=False)],
 ) -> None:
     """Write a table again with the predicted class and the probability of every class."""
+    from fairdro.estimators import load  # noqa: PLC0415 - a while to load
+    from fairdro.tabular import predict_table  # noqa: PLC0415
+
     check_table_name(out)
     with _status(f"Predicting {file} ..."):
         fitted = load(model)
@@ -252,6 +383,8 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="File for the same in Markdown.", show_default=False)] = None,
 ) -> None:
     """Judge the predictions of any model: metrics with intervals, and every class and group."""
+    from fairdro.tabular import audit_table  # noqa: PLC0415 - a while to load
+
     with _status(f"Reading {file} ..."):
         table = read_table(file)
     judged, notes = audit_table(table, target=target, prediction=prediction, groups=group)
@@ -389,3 +522,6 @@ def main() -> None:
     except InputError as error:
         _say(str(error))
         sys.exit(2)
+    except KeyboardInterrupt:
+        _say("stopped.")
+        sys.exit(130)

@@ -26,7 +26,7 @@ from fairdro.card import build_card
 from fairdro.cells import TOO_FEW, Cells, Groups, encode_groups, settle_small_cells
 from fairdro.errors import InputError
 from fairdro.frontier import Choice, KeepAccuracy, Rule, rule_from, rule_text
-from fairdro.methods import METHODS, FairDRO, Method, Scratch, get_method
+from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
 from fairdro.metrics import METRICS, REPORTED, Confusion, confusion, confusion_counts
 from fairdro.preprocessing import TableEncoder
 from fairdro.saving import read_folder, write_folder
@@ -248,8 +248,7 @@ def solver_for(kind: type[Method], model: str) -> str:
 
 def _rule_of(kind: type[Method], model: str, hyperparameters: dict[str, Any]) -> Method:
     """Make the rule of one model, as it does best with its solver."""
-    if unknown := set(hyperparameters) - {f.name for f in fields(kind)}:
-        raise InputError(f"{kind.name} does not have these hyperparameters: {', '.join(sorted(unknown))}.")
+    check_hyperparameters(kind, hyperparameters)
     rule = kind(**kind.for_solver(solver_for(kind, model), **hyperparameters))
     if rule.points > 1:
         raise InputError("A classifier is one model: give every hyperparameter one value.")

@@ -45,6 +45,8 @@ def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object])
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # a path may hold a null byte
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"Cannot write {path}: {reason}. What was stored before is still there.") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from fairdro.data import DATASETS, PROTOCOLS, Dataset, load_dataset
+from fairdro.data import DATASETS, PROTOCOLS, Dataset, is_features, load_dataset
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, Task, get_method
@@ -142,7 +142,7 @@ class BenchPlan:
 
     def _check_names(self) -> None:
         for kind, names, known in (
-            ("dataset", self.datasets, list(DATASETS)),
+            ("dataset", self.datasets, [*DATASETS, *filter(is_features, self.datasets)]),
             ("method", self.methods, list(METHODS)),
             ("solver", self.solvers, SOLVERS),
             ("model", [self.model], list(MODELS)),

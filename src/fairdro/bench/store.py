@@ -183,7 +183,7 @@ class Store:
         return pd.DataFrame(rows, columns=[*BENCH, "method", "reason"])
 
     def _path(self, bank: Bank) -> Path:
-        return self.folder / f"{bank.dataset}-{bank.method.name}-{bank.solver}-{bank.id}.safetensors"
+        return self.folder / f"{Path(bank.dataset).stem}-{bank.method.name}-{bank.solver}-{bank.id}.safetensors"
 
 
 def _place(outcome: Outcome) -> tuple[object, ...]:

@@ -1,6 +1,9 @@
 """Training rules, one per file, and the registry that names them."""
 
-from fairdro.errors import unknown_name
+from collections.abc import Iterable
+from dataclasses import fields
+
+from fairdro.errors import InputError, unknown_name
 from fairdro.methods.ablations import (
     ClasswiseSimplex,
     FairDRONonNegative,
@@ -52,6 +55,7 @@ __all__ = [
     "State",
     "Task",
     "WithoutDRO",
+    "check_hyperparameters",
     "get_method",
 ]
 
@@ -86,3 +90,9 @@ def get_method(name: str) -> type[Method]:
     if name not in METHODS:
         raise unknown_name("method", name, list(METHODS))
     return METHODS[name]
+
+
+def check_hyperparameters(kind: type[Method], names: Iterable[str]) -> None:
+    """Refuse names that are no hyperparameters of a method."""
+    if unknown := set(names) - {f.name for f in fields(kind)}:
+        raise InputError(f"{kind.name} does not have these hyperparameters: {', '.join(sorted(unknown))}.")

@@ -164,7 +164,8 @@ def train_network(
     ----------
     model : nn.Module
         Maps a batch of ``inputs`` to logits ``(B, Y)``, or to an object with ``logits``. It is trained in place. For methods
-        that read hidden features it needs ``features(x)`` and ``head(features)``.
+        that read hidden features it needs ``features(x)`` and ``head(features)``. Its ``parameter_groups(weight_decay)``, if
+        it has them, say which parameters decay.
     inputs : Inputs
     cells : Cells
         Of the same samples.
@@ -243,7 +244,11 @@ class _Trainer:
         self.diverged = False
 
     def _new_optimiser(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.model.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay)
+        decay = self.recipe.weight_decay
+        groups = getattr(self.model, "parameter_groups", None)
+        return torch.optim.AdamW(
+            self.model.parameters() if groups is None else groups(decay), lr=self.recipe.lr, weight_decay=decay
+        )
 
     def train_epoch(self, epoch: int, on_step: Callable[[int, int], object] | None) -> None:
         """Train on the batches of one epoch, and let the method answer."""

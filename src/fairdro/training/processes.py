@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["added_up", "rank", "world"]
+__all__ = ["added_up", "processes", "rank", "world"]
+
+
+@contextmanager
+def processes() -> Iterator[None]:
+    """Join the other processes if this one was started by ``torchrun``, and leave them at the end."""
+    started = "TORCHELASTIC_RUN_ID" in os.environ and not dist.is_initialized()
+    if started:
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield
+    finally:
+        if started:
+            dist.destroy_process_group()
 
 
 def world() -> int:

@@ -1,0 +1,154 @@
+"""CelebA: is a celebrity's hair blond? Groups by sex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fairdro.cells import Groups
+from fairdro.data.base import PROTOCOLS
+from fairdro.data.examples import Examples
+from fairdro.data.images import ImageInputs, compare_counts, count_cells, decode_images, stored_side
+from fairdro.errors import InputError, unknown_name
+
+__all__ = ["check_celeba", "load_celeba"]
+
+CLASSES = ["not blond", "blond"]
+GROUPS = ["Female", "Male"]
+PARTS = ["train", "validation", "test"]
+PUBLISHED = {
+    "train": [[71629, 66874], [22880, 1387]],
+    "validation": [[8535, 8276], [2874, 182]],
+    "test": [[9767, 7535], [2480, 180]],
+}
+MEAN, STD = (0.5063, 0.4258, 0.3832), (0.3107, 0.2904, 0.2897)
+IMAGES, ATTRIBUTES, PARTITION = "img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"
+HOW = (
+    "download CelebA, aligned and cropped, from its project page (mmlab.ie.cuhk.edu.hk/projects/CelebA.html) into a folder "
+    f"with {ATTRIBUTES}, {PARTITION} and the images in {IMAGES}"
+)
+CARD = """# CelebA (aligned and cropped faces)
+
+- **Source**: Liu, Luo, Wang, Tang, "Deep Learning Face Attributes in the Wild" (ICCV 2015),
+  mmlab.ie.cuhk.edu.hk/projects/CelebA.html: faces of 10,177 celebrities, collected from the web.
+- **Licence**: for non-commercial research only; the images belong to their owners. They are not part of this package.
+- **What it holds**: 202,599 faces of 178 x 218 pixels with 40 attributes each, and an official division into 162,770 train,
+  19,867 validation and 19,962 test images. A subset in the same layout also loads.
+- **Task**: is the hair blond? Groups: Female, Male, the attribute `Male`. Blond men are rare: 1,387 training images.
+- **Split**: the official one. The `paper` protocol cuts the test part to the size of its smallest cell, the first 180 images
+  of every class and group; `validated` keeps all of it. The official validation part is in both.
+- **Duplicates**: the division is by person, so none should be on two sides; identical files were not looked for.
+- **Limits**: attributes as annotators saw them, sex as one of two, celebrities only, many images per person. Good for
+  comparing methods, not for decisions about people.
+"""
+
+
+def load_celeba(
+    folder: str | Path,
+    *,
+    size: int = 224,
+    protocol: str = "paper",
+    cache: str | Path | None = None,
+    on_step: Callable[[int, int], object] | None = None,
+) -> Examples:
+    """Load CelebA from a folder with its official files; nothing is downloaded.
+
+    Rows of the attribute file whose image is not there are left out, so a part of the images can be used.
+
+    Parameters
+    ----------
+    folder : path
+        With ``list_attr_celeba.txt``, ``list_eval_partition.txt`` and ``img_align_celeba``.
+    size : int
+        Side of the images the network sees; the paper's is 224.
+    protocol : {"paper", "validated"}
+        ``paper``: of the official test images, the first n of every class and group, where n is the number in the smallest.
+        ``validated``: all of them.
+    cache : path, optional
+        Folder for the decoded images; see :func:`~fairdro.data.images.decode_images`.
+    on_step : callable, optional
+        Called while decoding with the number of finished images and of all.
+    """
+    if protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+    folder = Path(folder)
+    table = _read(folder)
+    parts = {part: np.flatnonzero(table["part"] == i) for i, part in enumerate(PARTS)}
+    if protocol == "paper":
+        parts["test"] = _balanced(parts["test"], table)
+    for part in ("train", "test"):
+        if len(parts[part]) == 0:
+            raise InputError(f"None of the images in {folder / IMAGES} are of the {part} part; {HOW}.")
+    names = [f"{IMAGES}/{name}" for name in table.index]
+    images = decode_images(folder, names, stored_side(size), cache=cache, on_step=on_step)
+    inputs = ImageInputs(images, size=size, mean=MEAN, std=STD)
+    parts = {part: rows for part, rows in parts.items() if len(rows) > 0}
+    return Examples("celeba", inputs, table["y"].to_numpy(), Groups(table["a"].to_numpy(), GROUPS), CLASSES, parts, CARD)
+
+
+def check_celeba(folder: str | Path) -> list[str]:
+    """Compare a copy of CelebA with the published counts, in sentences."""
+    table = _read(Path(folder))
+    sentences = []
+    for i, part in enumerate(PARTS):
+        own = table[table["part"] == i]
+        counts = count_cells(own["y"].to_numpy(), own["a"].to_numpy(), (len(CLASSES), len(GROUPS)))
+        sentences += [f"{part}: {sentence}" for sentence in compare_counts(counts, PUBLISHED[part], CLASSES, GROUPS)]
+    return sentences
+
+
+def _balanced(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
+    """Return the first n rows of every cell, where n is the size of the smallest."""
+    y, a = table["y"].to_numpy()[rows], table["a"].to_numpy()[rows]
+    counts = count_cells(y, a, (len(CLASSES), len(GROUPS)))
+    if (counts == 0).any():
+        k, g = np.argwhere(counts == 0)[0]
+        raise InputError(
+            f"There are no test images of {CLASSES[k]} / {GROUPS[g]}, so the test part cannot be balanced; add some, or use "
+            "protocol='validated'."
+        )
+    cells = np.ndindex(counts.shape)
+    return np.sort(np.concatenate([rows[(y == k) & (a == g)][: counts.min()] for k, g in cells]))
+
+
+def _read(folder: Path) -> pd.DataFrame:
+    """Return class, group and part of every image that is there, by its name, in the order of the attribute file."""
+    for name in (ATTRIBUTES, PARTITION, IMAGES):
+        if not (folder / name).exists():
+            raise InputError(f"There is no {name} in {folder}; {HOW}.")
+    attributes, partition = _read_text(folder / ATTRIBUTES, skiprows=1), _read_text(folder / PARTITION, header=None)
+    for column in ("Blond_Hair", "Male"):
+        if column not in attributes or not attributes[column].isin([-1, 1]).all():
+            raise InputError(f"{folder / ATTRIBUTES} has no column {column} with -1 and 1 in every row; download it again.")
+    if partition.shape[1] != 1 or not partition.iloc[:, 0].isin(range(len(PARTS))).all():
+        raise InputError(f"{folder / PARTITION} must have a name and 0, 1 or 2 in every row; download it again.")
+    unplaced = attributes.index.difference(partition.index)
+    if len(unplaced) > 0:
+        raise InputError(f"{folder / PARTITION} does not say which part {unplaced[0]} belongs to; download it again.")
+    present = {path.name for path in (folder / IMAGES).iterdir()}
+    table = pd.DataFrame(
+        {
+            "y": (attributes["Blond_Hair"] == 1).astype(np.int64),
+            "a": (attributes["Male"] == 1).astype(np.int64),
+            "part": partition.iloc[:, 0].reindex(attributes.index).astype(np.int64),
+        }
+    )
+    table = table[[name in present for name in table.index]]
+    if table.empty:
+        raise InputError(f"None of the images of {ATTRIBUTES} are in {folder / IMAGES}; {HOW}.")
+    return table
+
+
+def _read_text(path: Path, *, skiprows: int = 0, header: int | None = 0) -> pd.DataFrame:
+    """Read a table of words between spaces, whose first column holds the names of the images."""
+    try:
+        table = pd.read_csv(path, sep=r"\s+", skiprows=skiprows, header=header, index_col=0 if header is None else None)
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot read {path} ({str(error).splitlines()[0]}); download it again.") from error
+    table.index = table.index.astype(str)
+    if not table.index.is_unique:
+        raise InputError(f"{path} lists {table.index[table.index.duplicated()][0]} twice; download it again.")
+    return table

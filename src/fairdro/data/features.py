@@ -1,0 +1,119 @@
+"""Features of a network's last hidden layer, kept in a file: a dataset like any other, with the parts it came with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from fairdro.cells import Groups
+from fairdro.data.base import Dataset, Split
+from fairdro.errors import InputError
+from fairdro.files import write_whole
+
+__all__ = ["FeatureDataset", "is_features", "load_features", "save_features"]
+
+SUFFIX = ".safetensors"
+
+
+def is_features(name: str) -> bool:
+    """Whether a dataset's name is the path of a file of features."""
+    return name.endswith(SUFFIX)
+
+
+@dataclass(frozen=True)
+class FeatureDataset(Dataset):
+    """A dataset whose parts are given; ``a`` may hold shares of soft groups ``(N, A)``."""
+
+    parts: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Samples per cell ``(Y, A)``, by share."""
+        return self.cells.counts.numpy()
+
+    def split(self, protocol: str = "paper", *, seed: int = 0) -> Split:
+        """Return the given parts, with features scaled by the train part.
+
+        Parameters
+        ----------
+        protocol : {"paper", "validated"}
+            ``paper`` trains on the validation part too, if there is one; ``validated`` takes the last fifth of the
+            training rows for validation if there is none.
+        seed : int
+            Only 0: the parts are given.
+        """
+        if seed != 0:
+            raise InputError(f"{self.name} comes with its own parts; leave the split at 0.")
+        train, validation = self.parts["train"], self.parts.get("validation")
+        if protocol == "paper":
+            train, validation = train if validation is None else np.concatenate([train, validation]), None
+        elif validation is None:
+            train, validation = np.split(train, [int(0.8 * len(train))])
+        return self._scaled(train, validation, self.parts["test"], constant_scale=1.0)
+
+
+def save_features(
+    path: Path,
+    *,
+    name: str,
+    features: np.ndarray,
+    y: np.ndarray,
+    groups: Groups,
+    class_names: list[str],
+    parts: dict[str, np.ndarray],
+    card: str = "",
+) -> None:
+    """Write features, labels and parts into a safetensors file.
+
+    Parameters
+    ----------
+    path : Path
+        Ends in ``.safetensors``.
+    features : ndarray of shape (N, F)
+    y : ndarray of int64, shape (N,)
+    groups : Groups
+    parts : dict of str to ndarray
+        Rows of ``train``, ``test`` and, where there is one, ``validation``.
+    """
+    if path.suffix != SUFFIX:
+        raise InputError(f"{path} must end in {SUFFIX}.")
+    tensors = {"features": features.astype(np.float32), "y": y.astype(np.int64), "groups": groups.values}
+    tensors |= {f"part/{key}": rows.astype(np.int64) for key, rows in parts.items()}
+    about = {"name": name, "class_names": class_names, "group_names": groups.names, "card": card}
+    content = safetensors.numpy.save(
+        {key: np.ascontiguousarray(value) for key, value in tensors.items()}, {"about": json.dumps(about)}
+    )
+    write_whole(path, content)
+
+
+def load_features(path: str | Path) -> FeatureDataset:
+    """Read what :func:`save_features` wrote."""
+    try:
+        with safetensors.safe_open(path, "numpy") as file:
+            about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+        features = tensors["features"]
+        X = pd.DataFrame(features, columns=[f"feature {j}" for j in range(features.shape[1])])
+        return FeatureDataset(
+            name=about["name"],
+            X=X,
+            y=tensors["y"],
+            a=tensors["groups"],
+            sensitive=pd.DataFrame(index=X.index),
+            class_names=about["class_names"],
+            group_names=about["group_names"],
+            card=about["card"],
+            parts={key.removeprefix("part/"): rows for key, rows in tensors.items() if key.startswith("part/")},
+        )
+    except FileNotFoundError as error:
+        raise InputError(f"There is no file {path}.") from error
+    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+        raise InputError(f"{path} holds no features ({error}); make it anew.") from error

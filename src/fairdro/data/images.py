@@ -1,0 +1,343 @@
+"""Images as a network reads them: decoded once, kept on disk, cropped and flipped in training; and folders of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
+
+from fairdro.cells import Groups, encode_groups, encode_labels
+from fairdro.data.examples import Examples
+from fairdro.errors import InputError
+from fairdro.files import read_table, write_whole
+from fairdro.seeding import generator
+
+__all__ = ["ImageInputs", "compare_counts", "count_cells", "decode_images", "load_image_folder", "stored_side"]
+
+PARTS = ["train", "validation", "test"]
+SPLIT = "split"
+CACHE = ".fairdro-cache"
+WORKERS = 4
+FILES_PER_STEP = 256
+IMAGES_FOR_SCALE = 1000
+
+
+class ImageInputs:
+    """Images for a network, augmented in training as the paper does.
+
+    Parameters
+    ----------
+    images : ndarray of uint8, shape (N, 3, H, W)
+        In memory, or on disk as a ``numpy.memmap``.
+    size : int
+        Side of the squares the network sees, at most H and W.
+    mean, std : sequences of three floats
+        Of the channels on a scale from 0 to 1; what the network sees is ``(image - mean) / std``.
+    """
+
+    def __init__(self, images: np.ndarray, *, size: int, mean: Sequence[float], std: Sequence[float]) -> None:
+        if images.ndim != 4 or images.shape[1] != 3 or images.dtype != np.uint8:
+            raise InputError(f"Images must be uint8 of shape (N, 3, H, W), got {images.dtype} of shape {images.shape}.")
+        if not 1 <= size <= min(images.shape[2:]):
+            raise InputError(f"size must be from 1 to {min(images.shape[2:])}, the side of the images, got {size}.")
+        self.images, self.size = images, size
+        deviation = torch.tensor(std).view(3, 1, 1)
+        self._scale = 1 / (255 * deviation)
+        self._shift = -torch.tensor(mean).view(3, 1, 1) / deviation
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batch(self, rows: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        """Return some images as the network sees them, ``(B, 3, size, size)``.
+
+        Without ``rng`` they are whole, reduced to ``size``. With it each is a random square of that side, mirrored or not.
+        """
+        pixels = self._whole(rows) if rng is None else self._augmented(rows, rng)
+        return pixels.float().mul_(self._scale).add_(self._shift)
+
+    def _whole(self, rows: Tensor) -> Tensor:
+        pixels = torch.from_numpy(np.asarray(self.images[rows.numpy()]))
+        if pixels.shape[2:] == (self.size, self.size):
+            return pixels
+        return torch.nn.functional.interpolate(pixels, (self.size, self.size), mode="bilinear", antialias=True)
+
+    def _augmented(self, rows: Tensor, rng: torch.Generator) -> Tensor:
+        squares = sliding_window_view(self.images, (self.size, self.size), axis=(2, 3))  # (N, 3, top, left, size, size)
+        top = torch.randint(squares.shape[2], (len(rows),), generator=rng)
+        left = torch.randint(squares.shape[3], (len(rows),), generator=rng)
+        mirrored = torch.rand(len(rows), generator=rng) < 0.5
+        pixels = torch.from_numpy(squares[rows.numpy(), :, top.numpy(), left.numpy()])
+        return torch.where(mirrored.view(-1, 1, 1, 1), pixels.flip(-1), pixels)
+
+
+def stored_side(size: int) -> int:
+    """Return the side to store images in, of which training takes squares of side ``size``: 256 for the paper's 224."""
+    if size < 1:
+        raise InputError(f"size must be a positive whole number of pixels, got {size}.")
+    return round(size * 256 / 224)
+
+
+def decode_images(
+    folder: Path,
+    names: Sequence[str],
+    side: int,
+    *,
+    cache: str | Path | None = None,
+    on_step: Callable[[int, int], object] | None = None,
+) -> np.ndarray:
+    """Decode JPEG and PNG files into squares, or take them from the cache; needs the extra ``fairdro[vision]``.
+
+    The cache is one file per set of images and side, of ``3 * side * side`` bytes per image. It is made anew when a file has
+    another size or time, and may be deleted at any time.
+
+    Parameters
+    ----------
+    folder : Path
+    names : sequence of str
+        Of the files, relative to the folder.
+    side : int
+        Images are stretched to squares of this side.
+    cache : path, optional
+        Folder for the cache; by default ``.fairdro-cache`` in ``folder`` or, where that cannot be written, one in the
+        system's folder for temporary files.
+    on_step : callable, optional
+        Called while decoding with the number of finished images and of all.
+
+    Returns
+    -------
+    ndarray of uint8, shape (N, 3, side, side)
+        On disk, read as it is used.
+    """
+    file = f"images-{side}-{_fingerprint(folder, names, side)}.npy"
+    shape = (len(names), 3, side, side)
+    own = folder / CACHE if cache is None else Path(cache)
+    if (stored := _open_stored(own / file, shape)) is not None:
+        return stored
+    if cache is None and not os.access(own if own.exists() else folder, os.W_OK):
+        own = _temporary_cache()
+        if (stored := _open_stored(own / file, shape)) is not None:
+            return stored
+    _require_pillow()
+
+    def write(into: BinaryIO) -> None:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(into, header)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for start in range(0, len(names), FILES_PER_STEP):
+                some = names[start : start + FILES_PER_STEP]
+                for image in pool.map(lambda name: _decode(folder, name, side), some):
+                    into.write(image.tobytes())
+                if on_step is not None:
+                    on_step(start + len(some), len(names))
+
+    write_whole(own / file, write)
+    return np.load(own / file, mmap_mode="r", allow_pickle=False)
+
+
+def _fingerprint(folder: Path, names: Sequence[str], side: int) -> str:
+    """Return a hash of what the cache is made of."""
+    files = []
+    for name in names:
+        try:
+            about = (folder / name).stat()
+        except (OSError, ValueError) as error:
+            raise InputError(f"Cannot read the image {name!r} in {folder}: {error}.") from error
+        files.append([name, about.st_size, about.st_mtime_ns])
+    return hashlib.sha256(json.dumps(["bilinear", side, files]).encode()).hexdigest()[:16]
+
+
+def _open_stored(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Open a cached file if it is there and holds what it should."""
+    try:
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return stored if getattr(stored, "shape", None) == shape and stored.dtype == np.uint8 else None
+
+
+def _temporary_cache() -> Path:
+    """Return this user's own folder among the system's temporary files."""
+    user = getattr(os, "getuid", int)()  # elsewhere than on POSIX temporary files are the user's own
+    folder = Path(tempfile.gettempdir()) / f"fairdro-cache-{user}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != user:
+        raise InputError(f"{folder} belongs to another user; name a folder for the cache.")
+    return folder
+
+
+def _require_pillow() -> None:
+    try:
+        import PIL  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise InputError("Reading images needs Pillow: pip install 'fairdro[vision]'.") from error
+
+
+def _decode(folder: Path, name: str, side: int) -> np.ndarray:
+    """Decode one file into ``(3, side, side)``."""
+    from PIL import Image  # noqa: PLC0415
+
+    try:
+        with Image.open(folder / name, formats=("JPEG", "PNG")) as image:
+            image.draft("RGB", (side, side))  # a JPEG comes out at the smallest fraction of its size that is large enough
+            square = image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        sentence = f"The image {name!r} in {folder} is broken, or neither JPEG nor PNG; replace it, or leave it out."
+        raise InputError(sentence) from error
+    return np.asarray(square).transpose(2, 0, 1)
+
+
+def load_image_folder(
+    folder: str | Path,
+    table: str | Path,
+    *,
+    label: str = "label",
+    group: str | Sequence[str] = "group",
+    image: str = "image",
+    split: str = SPLIT,
+    size: int = 224,
+    cache: str | Path | None = None,
+    on_step: Callable[[int, int], object] | None = None,
+) -> Examples:
+    """Load images of one's own, listed in a table.
+
+    Channels are scaled by the mean and deviation of the training images, of a thousand where there are more.
+
+    Parameters
+    ----------
+    folder : path
+        Folder with JPEG or PNG files, also in folders within.
+    table : path
+        CSV or Parquet with a row per image.
+    label : str
+        Column with the class.
+    group : str or list of str
+        Columns with the group; several give a group per combination that occurs.
+    image : str
+        Column with the path of the file, relative to the folder.
+    split : str
+        Column with ``train``, ``validation`` or ``test``. A table without a column ``split`` is split at random, always in
+        the same way: 80 % train, the rest test.
+    size : int
+        Side of the images the network sees.
+    cache : path, optional
+        Folder for the decoded images; see :func:`decode_images`.
+    on_step : callable, optional
+        Called while decoding with the number of finished images and of all.
+    """
+    folder, rows = Path(folder), read_table(Path(table))
+    columns = [group] if isinstance(group, str) else list(dict.fromkeys(group))
+    if not columns:
+        raise InputError(f"Name at least one column of {table} for the groups.")
+    for column in [image, label, *columns, *([] if split == SPLIT else [split])]:
+        if column not in rows.column_names:
+            raise InputError(f"There is no column {column!r} in {table}; it has: {', '.join(rows.column_names[:20])}.")
+    names = _names(folder, rows[image], image)
+    y, labels = encode_labels(_plain(rows[label]), f"The column {label!r}")
+    if len(labels) < 2:
+        raise InputError(f"The column {label!r} has one value only; there is nothing to predict.")
+    groups = encode_groups(pd.DataFrame({column: _plain(rows[column]) for column in columns}))
+    parts = _listed_parts(_plain(rows[split]), split) if split in rows.column_names else _random_parts(len(names))
+    images = decode_images(folder, names, stored_side(size), cache=cache, on_step=on_step)
+    mean, std = _channels(images, parts["train"])
+    inputs = ImageInputs(images, size=size, mean=mean, std=std)
+    class_names = [str(name) for name in labels]
+    card = _card(folder.resolve().name, label, columns, class_names, groups, parts)
+    return Examples(folder.resolve().name, inputs, y, groups, class_names, parts, card)
+
+
+def _names(folder: Path, column: pa.ChunkedArray, title: str) -> list[str]:
+    """Return the paths of a column, if each names a file inside the folder."""
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}.")
+    root = folder.resolve()
+    names = column.to_pylist()
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"The column {title!r} must hold paths of images in every row, got {name!r}.")
+        try:
+            place = (root / name).resolve()
+            inside, found = place.is_relative_to(root) and not Path(name).is_absolute(), place.is_file()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, links in a circle
+            raise InputError(f"The column {title!r} holds {name[:100]!r}, which cannot be a path.") from error
+        if not inside:
+            raise InputError(f"The path {name!r} leads out of {folder}; paths must be relative and stay inside.")
+        if not found:
+            raise InputError(f"There is no image {name!r} in {folder}.")
+    return names
+
+
+def _plain(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a column as an array, texts as they are and not as a dictionary."""
+    return column.to_pandas().to_numpy()
+
+
+def _listed_parts(values: np.ndarray, title: str) -> dict[str, np.ndarray]:
+    for value in pd.unique(values):
+        if value not in PARTS:
+            raise InputError(f"The column {title!r} must hold train, validation or test, got {str(value)!r}.")
+    parts = {part: np.flatnonzero(values == part) for part in PARTS}
+    for part in ("train", "test"):
+        if len(parts[part]) == 0:
+            raise InputError(f"The column {title!r} has no row with {part!r}; mark some, or remove the column.")
+    return {part: rows for part, rows in parts.items() if len(rows) > 0}
+
+
+def _random_parts(n: int) -> dict[str, np.ndarray]:
+    if n < 2:
+        raise InputError("One image cannot be split into train and test; list more.")
+    train, test = np.split(torch.randperm(n, generator=generator(0, "split")).numpy(), [int(0.8 * n)])
+    return {"train": train, "test": test}
+
+
+def _channels(images: np.ndarray, rows: np.ndarray) -> tuple[list[float], list[float]]:
+    """Return the mean and deviation of the channels of some images, on a scale from 0 to 1."""
+    some = np.sort(rows[:: max(len(rows) // IMAGES_FOR_SCALE, 1)])
+    means = np.stack([images[row].mean(axis=(1, 2)) for row in some]).mean(axis=0)
+    squares = np.stack([np.square(images[row], dtype=np.float64).mean(axis=(1, 2)) for row in some]).mean(axis=0)
+    deviation = np.sqrt(np.maximum(squares - means**2, 1))
+    return (means / 255).tolist(), (deviation / 255).tolist()
+
+
+def _card(
+    name: str, label: str, columns: list[str], class_names: list[str], groups: Groups, parts: dict[str, np.ndarray]
+) -> str:
+    sizes = ", ".join(f"{len(rows):,} {part}" for part, rows in parts.items())
+    named = ", ".join(f"`{column}`" for column in columns)
+    return f"""# {name}
+
+- **Source**: images of the user's own, listed in a table.
+- **Task**: predict `{label}`: {"; ".join(class_names)}.
+- **Groups** by {named}: {"; ".join(groups.names)}.
+- **Images**: {sizes}.
+- **Preprocessing on loading**: images are stretched to squares; channels are scaled by the training images.
+"""
+
+
+def count_cells(y: np.ndarray, a: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Return the samples per cell ``(Y, A)``."""
+    counts = np.zeros(shape, dtype=np.int64)
+    np.add.at(counts, (y, a), 1)
+    return counts
+
+
+def compare_counts(counts: np.ndarray, published: Any, class_names: list[str], group_names: list[str]) -> list[str]:
+    """Say in a sentence per cell how many images were found and published, and in a last one whether they agree."""
+    cells = [f"{kind} / {group}" for kind in class_names for group in group_names]
+    pairs = list(zip(cells, counts.flat, np.ravel(published), strict=True))
+    sentences = [f"{cell}: {found:,} images, {known:,} published." for cell, found, known in pairs]
+    other = sum(found != known for _, found, known in pairs)
+    verdict = f"{other} of {len(cells)} counts do not agree" if other else f"All {len(cells)} counts agree"
+    return [*sentences, f"{verdict}: {counts.sum():,} images, {np.sum(published):,} published."]

@@ -1,0 +1,175 @@
+"""Texts as inputs of a network, and tables of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fairdro.cells import encode_groups, encode_labels
+from fairdro.data.examples import Examples
+from fairdro.errors import InputError
+from fairdro.files import read_table
+from fairdro.models.text import load_offline
+
+__all__ = ["TextInputs", "load_text_table", "load_tokenizer", "tokenise"]
+
+PARTS = ["train", "validation", "test"]
+TEXTS_PER_CHUNK = 10_000
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """Texts as token ids, one after the other.
+
+    Attributes
+    ----------
+    ids : ndarray of int32, shape (tokens,)
+        Of all texts.
+    offsets : ndarray of int64, shape (N + 1,)
+        Text ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
+    pad : int
+        Id that fills up shorter texts of a batch.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    pad: int
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def batch(self, rows: Tensor, rng: torch.Generator | None = None) -> dict[str, Tensor]:
+        """Return ``input_ids`` and ``attention_mask`` of some rows, as long as the longest of them; ``rng`` is not used."""
+        picked = rows.numpy()
+        starts = self.offsets[picked]
+        lengths = self.offsets[picked + 1] - starts
+        columns = np.arange(lengths.max(initial=0))
+        mask = columns < lengths[:, None]
+        places = np.where(mask, starts[:, None] + columns, 0)
+        ids = np.where(mask, self.ids[places], self.pad)
+        return {
+            "input_ids": torch.from_numpy(ids.astype(np.int64)),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+        }
+
+
+def tokenise(texts: Sequence[str], tokenizer: Any, max_length: int) -> TextInputs:
+    """Turn texts into tokens.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    tokenizer : tokenizer of Hugging Face
+    max_length : int
+        Tokens of a text at most, the first and the last mark included; the rest is cut off.
+    """
+    shortest, longest = tokenizer.num_special_tokens_to_add() + 1, tokenizer.model_max_length
+    if not shortest <= max_length <= longest:
+        raise InputError(f"max_length must be from {shortest} to {longest} for this encoder, got {max_length}.")
+    if tokenizer.pad_token_id is None:
+        raise InputError("The encoder's tokenizer has no padding token; choose an encoder like BERT.")
+    ids: list[np.ndarray] = []
+    lengths: list[int] = []
+    for start in range(0, len(texts), TEXTS_PER_CHUNK):
+        chunk = list(texts[start : start + TEXTS_PER_CHUNK])
+        encoded = tokenizer(
+            chunk, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
+        )
+        tokens = encoded["input_ids"]
+        ids.append(np.concatenate([np.asarray(text, dtype=np.int32) for text in tokens]))
+        lengths.extend(len(text) for text in tokens)
+    if not lengths or 0 in lengths:
+        raise InputError("There is no text, or one without a single token; drop empty texts.")
+    return TextInputs(np.concatenate(ids), np.concatenate([[0], np.cumsum(lengths)]), tokenizer.pad_token_id)
+
+
+def load_tokenizer(encoder: str | Path) -> Any:
+    """Load the tokenizer of an encoder from a folder, or by name from the local cache; nothing is downloaded."""
+    return load_offline("AutoTokenizer", encoder)
+
+
+def load_text_table(
+    path: str | Path,
+    *,
+    encoder: str | Path,
+    text: str = "text",
+    label: str = "label",
+    group: str | Sequence[str] = "group",
+    split: str = "split",
+    max_length: int = 128,
+) -> Examples:
+    """Load texts from a table in CSV or Parquet.
+
+    Parameters
+    ----------
+    path : str or Path
+    encoder : str or Path
+        Name or folder of the encoder whose tokenizer is used.
+    text, label : str
+        Columns of the texts and of the classes.
+    group : str or list of str
+        Column of the groups. Several make a group per combination that occurs; several of floating-point numbers whose
+        rows sum to one are shares of soft groups.
+    split : str
+        Column that says ``train``, ``validation`` or ``test``. Without a column ``split``, 80 % of the rows train and the
+        rest test, drawn by seed 0.
+    max_length : int
+        Tokens of a text at most.
+    """
+    path = Path(path)
+    table = read_table(path)
+    groups = [group] if isinstance(group, str) else list(group)
+    for column in [text, label, *groups, *([split] if split != "split" else [])]:
+        if column not in table.column_names:
+            raise InputError(f"There is no column {column!r} in {path}; it has: {', '.join(table.column_names)}.")
+    texts = table[text].to_pylist()
+    if (missing := texts.count(None)) > 0:
+        raise InputError(
+            f"The column {text!r} misses {missing} of {len(texts)} texts (in CSV also '?', 'NA' and the like); drop those "
+            "rows or fill them in."
+        )
+    if not isinstance(texts[0], str):
+        raise InputError(f"The column {text!r} holds no texts; name the column that does.")
+    y, labels = encode_labels(table[label].to_pandas().to_numpy(), f"The column {label!r}")
+    if len(labels) < 2:
+        raise InputError(f"The column {label!r} has one value only; there is nothing to predict.")
+    parts = _named_parts(table[split].to_pylist(), split) if split in table.column_names else _random_parts(len(texts))
+    encoded = encode_groups(pd.DataFrame({name: table[name].to_pandas().to_numpy() for name in groups}))
+    class_names = [str(value) for value in labels]
+    how_split = f"by the column `{split}`" if split in table.column_names else "at random, 80 to 20"
+    card = (
+        f"# {path.stem}\n\n"
+        f"- **Source**: the table `{path.name}`, {len(texts):,} rows.\n"
+        f"- **Task**: the class `{label}` ({', '.join(class_names)}) from the text `{text}`, cut to {max_length} tokens.\n"
+        f"- **Groups**: {'shares of ' if encoded.soft else ''}{', '.join(encoded.names)}.\n"
+        f"- **Split**: {how_split}: {', '.join(f'{len(rows):,} {name}' for name, rows in parts.items())}.\n"
+    )
+    inputs = tokenise(texts, load_tokenizer(encoder), max_length)
+    return Examples(path.stem, inputs, y, encoded, class_names, parts, card)
+
+
+def _named_parts(values: list[object], column: str) -> dict[str, np.ndarray]:
+    """Return the rows of every part that a column names."""
+    for value in values:
+        if value not in PARTS:
+            raise InputError(
+                f"The column {column!r} may say train, validation and test, not {value!r}; rename its values, or the column "
+                "to have the rows split at random."
+            )
+    named = np.array(values)
+    parts = {name: np.flatnonzero(named == name) for name in PARTS}
+    if len(parts["train"]) == 0 or len(parts["test"]) == 0:
+        raise InputError(f"The column {column!r} must say train for some rows and test for others.")
+    return {name: rows for name, rows in parts.items() if len(rows) > 0}
+
+
+def _random_parts(n: int) -> dict[str, np.ndarray]:
+    train, test = np.split(np.random.RandomState(0).permutation(n), [int(0.8 * n)])
+    return {"train": train, "test": test}

@@ -1,0 +1,151 @@
+"""UTKFace: is a face younger than 20, younger than 40, or older? Groups by race."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fairdro.cells import Groups
+from fairdro.data.base import PROTOCOLS
+from fairdro.data.examples import Examples
+from fairdro.data.images import ImageInputs, compare_counts, count_cells, decode_images, stored_side
+from fairdro.errors import InputError, unknown_name
+
+__all__ = ["check_utkface", "load_utkface"]
+
+CLASSES = ["under 20", "20 to 39", "40 and over"]
+GROUPS = ["White", "Black", "Asian", "Indian"]
+PUBLISHED = [[2049, 336, 1025, 638], [3735, 3116, 1856, 2221], [4294, 1074, 553, 1116]]
+MEAN, STD = (0.5960, 0.4573, 0.3921), (0.2586, 0.2314, 0.2275)
+TEST_PER_CELL = 100
+NAME = re.compile(r"([0-9]+)_[^_]*_([0-3])_[^_]*\.jpg")
+HOW = (
+    "download UTKFace, aligned and cropped, from its project page (susanqq.github.io/UTKFace) and unpack it into a folder "
+    "UTKFace with files such as 25_0_1_20170116232725357.jpg.chip.jpg"
+)
+CARD = """# UTKFace (aligned and cropped faces)
+
+- **Source**: Zhang, Song, Qi, "Age Progression/Regression by Conditional Adversarial Autoencoder" (CVPR 2017),
+  susanqq.github.io/UTKFace: faces collected from the web.
+- **Licence**: for non-commercial research only; the images belong to their owners. They are not part of this package.
+- **What it holds**: 23,708 faces of 200 x 200 pixels. Age, sex and race stand in the file names; its authors estimated them
+  by a program and had them checked by a person.
+- **Task**: three classes of age: under 20, 20 to 39, 40 and over. Groups by race: White, Black, Asian, Indian. Left out are
+  3 files without a race in their name and all of race "Others"; 22,013 stay.
+- **Split**: 100 test images of every class and group, by a shuffle with a fixed seed. The shuffle depends on the list of
+  files: a copy that lacks one has another test part.
+- **Duplicates**: 375 images occur as two or more identical files, 205 of them with different ages. The `paper` protocol
+  leaves them where they fall, some in both train and test; `validated` keeps each image on one side.
+- **Limits**: age and race as guessed from a face, race in four groups, photographs of unknown origin. Good for comparing
+  methods, not for decisions about people.
+"""
+
+
+def load_utkface(
+    folder: str | Path,
+    *,
+    size: int = 224,
+    protocol: str = "validated",
+    cache: str | Path | None = None,
+    on_step: Callable[[int, int], object] | None = None,
+) -> Examples:
+    """Load UTKFace from a folder with its files; nothing is downloaded.
+
+    Files are sorted by name, numbers by value, and shuffled with Python's generator of seed 1. From the end of that list,
+    the first 100 images of every class and group are the test part.
+
+    Parameters
+    ----------
+    folder : path
+        ``UTKFace`` with the aligned and cropped faces, or the folder that holds it.
+    size : int
+        Side of the images the network sees; the paper's is 224.
+    protocol : {"validated", "paper"}
+        ``paper``: all other images train. ``validated``: files identical (by SHA-256) to one in the test part are dropped,
+        and the test still has 100 images of every class and group. Of the rest, in shuffled order, the last fifth is the
+        validation part, of which files identical to one that trains are dropped. Identical files may train together.
+    cache : path, optional
+        Folder for the decoded images; see :func:`~fairdro.data.images.decode_images`.
+    on_step : callable, optional
+        Called while decoding with the number of finished images and of all.
+    """
+    if protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+    root, names = _find(Path(folder))
+    y, a = _labels(names)
+    counts = count_cells(y, a, (len(CLASSES), len(GROUPS)))
+    if (counts <= TEST_PER_CELL).any():
+        k, g = np.unravel_index(counts.argmin(), counts.shape)
+        raise InputError(
+            f"{root} has only {counts[k, g]} images of {CLASSES[k]} / {GROUPS[g]}, and {TEST_PER_CELL} of every class and "
+            f"group are for the test; {HOW}."
+        )
+    validated = protocol == "validated"
+    content = _digests(root, names) if validated else names
+    parts = _split(list(zip(y.tolist(), a.tolist(), strict=True)), content, validation=validated)
+    images = decode_images(root, names, stored_side(size), cache=cache, on_step=on_step)
+    inputs = ImageInputs(images, size=size, mean=MEAN, std=STD)
+    return Examples("utkface", inputs, y, Groups(a, GROUPS), CLASSES, parts, CARD)
+
+
+def check_utkface(folder: str | Path) -> list[str]:
+    """Compare a copy of UTKFace with the published counts, in sentences."""
+    root, names = _find(Path(folder))
+    counts = count_cells(*_labels(names), (len(CLASSES), len(GROUPS)))
+    sentences = compare_counts(counts, PUBLISHED, CLASSES, GROUPS)
+    if counts.tolist() != PUBLISHED:
+        sentences.append("The shuffle depends on the list of files, so the test part is not the paper's.")
+    twice = sum(number > 1 for number in Counter(_digests(root, names)).values())
+    return [*sentences, f"{twice:,} images occur more than once as identical files."]
+
+
+def _find(folder: Path) -> tuple[Path, list[str]]:
+    """Return the folder with the images, and their names in natural order."""
+    root = folder / "UTKFace" if (folder / "UTKFace").is_dir() else folder
+    if not root.is_dir():
+        raise InputError(f"There is no folder {folder}; {HOW}.")
+    names = sorted((path.name for path in root.iterdir() if NAME.fullmatch(path.name)), key=_natural)
+    if not names:
+        raise InputError(f"There are no images of UTKFace in {folder}; {HOW}.")
+    return root, names
+
+
+def _natural(name: str) -> tuple[tuple[int | str, ...], str]:
+    return tuple(int(piece) if i % 2 else piece for i, piece in enumerate(re.split("([0-9]+)", name))), name
+
+
+def _labels(names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the class of age and the group of every image."""
+    numbers = np.array([NAME.fullmatch(name).groups() for name in names], dtype=np.int64)  # type: ignore[union-attr]
+    return np.digitize(numbers[:, 0], [20, 40]), numbers[:, 1]
+
+
+def _digests(root: Path, names: Sequence[str]) -> list[str]:
+    return [hashlib.sha256((root / name).read_bytes()).hexdigest() for name in names]
+
+
+def _split(cells: Sequence[tuple[int, int]], content: Sequence[str], *, validation: bool) -> dict[str, np.ndarray]:
+    """Return the rows of the parts, in shuffled order; no content is in two of them, nor twice in the test."""
+    order = list(range(len(cells)))
+    random.Random(1).shuffle(order)  # noqa: S311 - the paper's split, not a secret
+    test: list[int] = []
+    tested: set[str] = set()
+    filled: Counter[tuple[int, int]] = Counter()
+    for row in reversed(order):
+        if filled[cells[row]] < TEST_PER_CELL and content[row] not in tested:
+            test.append(row)
+            tested.add(content[row])
+            filled[cells[row]] += 1
+    train = [row for row in order if content[row] not in tested]
+    if not validation:
+        return {"train": np.array(train), "test": np.array(test)}
+    train, held = train[: int(0.8 * len(train))], train[int(0.8 * len(train)) :]
+    trained = {content[row] for row in train}
+    held = [row for row in held if content[row] not in trained]
+    return {"train": np.array(train), "validation": np.array(held, dtype=np.int64), "test": np.array(test)}

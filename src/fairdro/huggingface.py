@@ -1,0 +1,81 @@
+"""Hugging Face's Trainer with a fair loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor, nn
+
+from fairdro.errors import InputError
+from fairdro.files import write_whole
+from fairdro.loss import FairLoss
+
+try:
+    from transformers import Trainer, TrainerCallback
+except ImportError as error:
+    raise InputError(
+        "The Trainer of Hugging Face needs transformers and accelerate: pip install 'fairdro[text]'."
+    ) from error
+
+__all__ = ["FairTrainer"]
+
+FILE = "fair_loss.safetensors"
+
+
+class FairTrainer(Trainer):
+    """A Trainer that minimises a fair loss; every sample has a ``group`` beside its ``labels``.
+
+    The method answers after every epoch, or every ``update_every`` batches. What it remembers is saved with every checkpoint
+    and read when training resumes.
+
+    Parameters
+    ----------
+    *arguments, **options
+        Those of ``transformers.Trainer``; ``remove_unused_columns=False`` of its arguments keeps the groups.
+    criterion : FairLoss
+    update_every : int, optional
+    """
+
+    def __init__(self, *arguments: Any, criterion: FairLoss, update_every: int | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.criterion = criterion.to(self.args.device)
+        self.add_callback(_Steps(criterion, update_every))
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor | Any],
+        return_outputs: bool = False,  # noqa: FBT001, FBT002 - the Trainer's signature
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """Return the fair loss of a batch."""
+        if "group" not in inputs:
+            raise InputError("Every sample needs a 'group'; set remove_unused_columns=False to keep it.")
+        labels, groups = inputs["labels"], inputs["group"]
+        outputs = model(**{key: value for key, value in inputs.items() if key not in ("labels", "group")})
+        self.criterion.train(model.training)
+        loss = self.criterion(outputs.logits, labels, groups)
+        return (loss, outputs) if return_outputs else loss
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        self.criterion.load_state_dict(safetensors.torch.load_file(Path(resume_from_checkpoint) / FILE))
+
+
+class _Steps(TrainerCallback):
+    def __init__(self, criterion: FairLoss, update_every: int | None) -> None:
+        self.criterion, self.update_every = criterion, update_every
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.update_every is not None and state.global_step % self.update_every == 0:
+            self.criterion.step()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.update_every is None:
+            self.criterion.step()
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        tensors = {key: value.cpu().contiguous() for key, value in self.criterion.state_dict().items()}
+        write_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}" / FILE, safetensors.torch.save(tensors))
