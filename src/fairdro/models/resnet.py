@@ -48,10 +48,11 @@ class ResNet18(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.to(memory_format=torch.channels_last)  # the order convolutions are fastest in
 
     def features(self, x: Tensor) -> Tensor:
         """Return the mean of the last feature map ``(N, 512)`` for images ``(N, 3, H, W)``."""
-        x = self.maxpool(self.bn1(self.conv1(x)).relu())
+        x = self.maxpool(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))).relu())
         for number in range(1, 5):
             x = getattr(self, f"layer{number}")(x)
         return x.mean((-2, -1))
@@ -70,9 +71,3 @@ class ResNet18(nn.Module):
         missing, unexpected = self.load_state_dict(kept, strict=False)
         if unexpected or {key for key in missing if not key.startswith("fc.")}:
             raise ValueError("these are not the weights of a ResNet-18")
-
-
-def images_to_floats(images: Tensor) -> Tensor:
-    """Turn bytes into numbers scaled as those of ImageNet."""
-    mean, std = (torch.tensor(v)[:, None, None] for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
-    return (images.float() / 255 - mean) / std
