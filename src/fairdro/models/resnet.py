@@ -48,7 +48,7 @@ class ResNet18(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        self.to(memory_format=torch.channels_last)  # the order convolutions are fastest in
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # the order convolutions are fastest in
 
     def features(self, x: Tensor) -> Tensor:
         """Return the mean of the last feature map ``(N, 512)`` for images ``(N, 3, H, W)``."""
