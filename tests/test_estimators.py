@@ -119,6 +119,37 @@ def test_a_model_that_diverged_is_never_chosen(problem, monkeypatch):
     assert model.best_index_ == 1
 
 
+@pytest.mark.parametrize("name", ["cov", "group_dro_eg"])
+def test_a_small_table_is_gone_through_often_enough_in_mini_batches(problem, name):
+    X, y, a = (part[:300] for part in problem)
+    model = FairClassifier(name, min_cell_size=0, **({"lam": 0.0} if name == "cov" else {}))
+    assert balanced_accuracy(y, model.fit(X, y, sensitive_features=a).predict(X), sensitive_features=a) > 0.7
+
+
+def test_rows_without_weight_do_not_count_and_the_scale_of_weights_neither(problem):
+    X, y, a = problem
+    weight = np.where(np.arange(len(y)) < 700, 0.0, 1.0)
+    dropped = FairDROClassifier(2.0).fit(X[700:], y[700:], sensitive_features=a[700:])
+    for scale in (1.0, 1e39):
+        weighted = FairDROClassifier(2.0).fit(X, y, sensitive_features=a, sample_weight=scale * weight)
+        np.testing.assert_allclose(weighted.coef_, dropped.coef_, rtol=1e-6)
+    with pytest.warns(UserWarning, match="penalty of cov counts all rows the same"):
+        FairClassifier("cov").fit(X[:300], y[:300], sensitive_features=a[:300], sample_weight=np.ones(300))
+
+
+def test_manners_of_scikit_learn(problem):
+    X, y, a = problem
+    assert FairDROClassifier(model="mlp", random_state=None).fit(X[:300], y[:300], sensitive_features=a[:300]).coefs_
+    half = np.arange(len(y)) % 2 == 0
+    by_mask = FairDROClassifierCV(rhos=[0, 1], cv=[(half, ~half)]).fit(X, y, sensitive_features=a)
+    assert by_mask.confusion_.sum() == 2 * (~half).sum()
+    few = FairDROClassifierCV(rhos=[0, 1], cv=np.int64(5), min_cell_size=0)
+    assert few.fit(X[:32], y[:32], sensitive_features=np.arange(32) % 4).rho_ in (0, 1)
+    assert FairClassifier("fairdro", rho=2.0).set_params(method="lbc").get_params().get("rho") is None
+    with pytest.raises(InputError, match="same name"):
+        FairDROClassifier().fit(X, y, sensitive_features=[pd.Series(a, name="g"), pd.Series(a, name="g")])
+
+
 def test_small_cells_are_said_merged_or_refused(problem):
     X, y, a = problem
     tiny = np.where(np.arange(len(a)) < 20, "tiny", a.astype(str))

@@ -42,6 +42,18 @@ def test_classifiers(model, classes, labels):
     np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-12)
 
 
+def test_a_table_and_classes_of_floats():
+    X, cells = biased_problem(2, 2, n=600)
+    table = pd.DataFrame(X.numpy(), columns=[f"c{j}" for j in range(X.shape[1])])
+    model = FairDROClassifier(1.0).fit(
+        table, cells.y.numpy() * 0.0 + cells.y.numpy(), sensitive_features=cells.groups.numpy()
+    )
+    label, _ = run(to_onnx(model, table), {"X": X.numpy().astype(np.float64)})
+    np.testing.assert_array_equal(label, model.predict(table))
+    with pytest.raises(InputError, match="Only fairdro's classifiers"):
+        to_onnx(StandardScaler().fit(X.numpy()), X.numpy())
+
+
 def test_a_pipeline_with_scaling_and_categories():
     X, cells = biased_problem(2, 2, n=600)
     table = pd.DataFrame({"x": X[:, 0].numpy(), "z": X[:, 1].numpy(), "job": np.where(X[:, 2] > 0, "a", "b")})

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import fairdro
 from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV, TableEncoder
 from fairdro.errors import InputError
-from fairdro.frontier import LimitDCA
+from fairdro.frontier import Choice, LimitDCA
 from fairdro.metrics import confusion, dca
 from problems import biased_problem
 
@@ -144,8 +144,29 @@ def test_a_missing_folder_and_one_that_cannot_be_made(saved, tmp_path):
     with pytest.raises(InputError, match=r"There is no complete model in .*nowhere: model.json is not there"):
         fairdro.load(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="Cannot write"):
+    with pytest.raises(InputError, match="holds other things"):
         saved[0].save(tmp_path / "file")
+    with pytest.raises(InputError, match="Cannot write"):
+        saved[0].save("/proc/model")
+
+
+def test_files_of_others_are_left_alone(saved, tmp_path):
+    (tmp_path / "model.json").write_text('{"tfjs": 1}')
+    (tmp_path / "weights-resnet50.safetensors").write_text("precious")
+    with pytest.raises(InputError, match="holds other things"):
+        saved[0].save(tmp_path)
+    assert (tmp_path / "weights-resnet50.safetensors").read_text() == "precious"
+
+
+def test_a_rule_of_ones_own_and_a_radius_that_was_asked_for_are_told_as_they_are(problem, tmp_path):
+    X, y, a = problem
+
+    def fairest(accuracy, dca, *, plain_accuracy):
+        return Choice(int(np.argmin(dca)), "the fairest")
+
+    model = FairDROClassifierCV(rule=fairest, rhos=[0, 1], cv=2).fit(X, y, sensitive_features=a)
+    model.save(tmp_path)
+    assert "the fairest" in fairdro.load(tmp_path).model_card()
 
 
 def test_saving_again_replaces_the_model_and_keeps_nothing_old(problem, tmp_path):

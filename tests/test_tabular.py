@@ -103,7 +103,10 @@ def test_a_radius_of_ones_own_and_merged_groups(tmp_path):
     names = fitted.model[-1].group_names_
     assert len(names) == 5
     assert "female, island or male, island" in names
-    assert any("count as one" in note for note in fitted.notes)
+    assert any("'female, island', 'male, island' count as one" in note for note in fitted.notes)
+    named = table.assign(region=np.where(table["region"] == "north", "north", "west or east"))
+    fitted = fit_table(pa.Table.from_pandas(named), target="repaid", groups=["region"], rho=1.0)
+    assert not any("count as one" in note for note in fitted.notes)
     assert fitted.model[-1].cell_counts_.min() >= 30
     with pytest.raises(InputError, match="fewer than 30 rows"):
         fit_table(pa.Table.from_pandas(table), target="repaid", groups=["sex", "region"], small_cells="refuse")
@@ -126,10 +129,11 @@ def test_classes_come_back_as_they_were(tmp_path, target):
     table[target] = {"whole": yes * 7, "truth": yes, "float": yes * 2.0}[target]
     fitted = fit_table(pa.Table.from_pandas(table), target=target, groups=["sex"], rho=1.0)
     fairdro.save(fitted.model, tmp_path / "model")
-    predicted = predict_table(fairdro.load(tmp_path / "model"), pa.Table.from_pandas(table))
-    assert predicted["predicted"].type == predicted[target].type
+    table = pa.Table.from_pandas(table)
+    predicted, _ = predict_table(fairdro.load(tmp_path / "model"), table)
+    assert predicted["predicted"].type == table[target].type
     with pytest.raises(InputError, match="has a column 'predicted' already"):
-        predict_table(fitted.model, predicted)
+        predict_table(fitted.model, table.append_column("predicted", predicted["predicted"]))
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +264,39 @@ def test_tables_come_back_as_they_were_written(tmp_path, name):
 
 def test_semicolons_and_a_byte_order_mark(tmp_path):
     (tmp_path / "t.csv").write_bytes("\ufeffx;y\n1,5;a\n2,5;?\n".encode())
-    assert read_table(tmp_path / "t.csv").to_pydict() == {"x": ["1,5", "2,5"], "y": ["a", None]}
+    assert read_table(tmp_path / "t.csv").to_pydict() == {"x": [1.5, 2.5], "y": ["a", None]}
+    assert read_table(tmp_path / "t.csv", raw=True).to_pydict() == {"x": ["1,5", "2,5"], "y": ["a", "?"]}
+    (tmp_path / "t.csv").write_text('"a, b, c";"d, e"\n1;2\n')
+    assert read_table(tmp_path / "t.csv").column_names == ["a, b, c", "d, e"]
+
+
+def test_the_same_row_gives_the_same_prediction_whatever_stands_beside_it(tmp_path):
+    """Codes look like numbers where the one that does not is missing, and dates like texts."""
+    rng = np.random.default_rng(0)
+    yes = rng.random(600) < 0.5
+    code = np.where(rng.random(600) < 0.9, np.where(yes, "01", "02"), np.where(yes, "02", "01"))
+    table = pd.DataFrame({
+        "x": rng.normal(size=600), "code": np.where(np.arange(600) == 0, "A1", code), "zip": "02139",
+        "day": np.where(np.arange(600) == 0, "unknown", np.where(yes, "2020-01-01", "2021-01-01")),
+        "id": [str(12345678901234567890 + i) for i in range(600)],
+        "sex": rng.choice(["f", "m"], 600), "y": np.where(yes, "yes", "no"),
+    })  # fmt: skip
+    table.to_csv(tmp_path / "train.csv", index=False)
+    table[1:].to_csv(tmp_path / "new.csv", index=False)
+    options = ("--target", "y", "--group", "sex", "--drop", "id", "--rho", "1", "--out", "m")
+    assert run_here("fit", "train.csv", *options, cwd=tmp_path).returncode == 0
+    scored = []
+    for name in ("train", "new"):
+        assert run_here("predict", "m", f"{name}.csv", "--out", f"{name}-scored.csv", cwd=tmp_path).returncode == 0
+        scored.append(pd.read_csv(tmp_path / f"{name}-scored.csv", dtype=str))
+    whole, part = (table["probability of yes"].astype(float).to_numpy() for table in scored)
+    np.testing.assert_allclose(whole[1:], part, rtol=1e-12)
+    written = scored[1][list(table.columns.drop("x"))]
+    pd.testing.assert_frame_equal(written, table[1:].drop(columns="x").reset_index(drop=True).astype(written.dtypes))
+    table.assign(code="ZZ", x=None).to_csv(tmp_path / "odd.csv", index=False)
+    done = run_here("predict", "m", "odd.csv", "--out", "odd-scored.csv", cwd=tmp_path)
+    assert "'x' misses 600 of 600 values." in done.stdout
+    assert "600 values of 'code' were never seen in training." in done.stdout
 
 
 def test_a_full_disk_leaves_no_half_written_file(tmp_path):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairdro.data import load_dataset
-    from fairdro.estimators import FairClassifier, FairDROClassifier, FairDROClassifierCV, load, save
+    from fairdro.estimators import FairClassifier, FairDROClassifier, FairDROClassifierCV, load, model_card, save
     from fairdro.loss import FairDROLoss, FairLoss
     from fairdro.preprocessing import TableEncoder
 
@@ -18,6 +18,7 @@ __all__ = [
     "TableEncoder",
     "load",
     "load_dataset",
+    "model_card",
     "save",
 ]
 

@@ -137,7 +137,10 @@ def encode_groups(sensitive_features: Any) -> Groups:
     else:
         combinations, codes = np.unique(np.column_stack([codes for codes, _ in columns]), axis=0, return_inverse=True)
         codes = codes.reshape(-1).astype(np.int64)
-        names = [", ".join(str(columns[j][1][c]) for j, c in enumerate(row)) for row in combinations]
+        parts = [[str(columns[j][1][c]) for j, c in enumerate(row)] for row in combinations]
+        names = [", ".join(part) for part in parts]
+        if len(set(names)) < len(names):  # values with commas
+            names = [", ".join(map(repr, part)) for part in parts]
     limit = max(50, min(MAX_GROUPS, len(table) // 10))
     if len(names) > limit:
         raise InputError(
@@ -184,7 +187,7 @@ def settle_small_cells(y: np.ndarray, groups: Groups, *, class_names: list[str],
     )
     if how == "refuse":
         raise InputError(f"{sentence} Merge groups (small_cells='merge'), or lower min_cell_size.")
-    warnings.warn(f"{sentence} Merge groups with small_cells='merge'.", UserWarning, stacklevel=5)
+    warnings.warn(f"{sentence} Merge groups with small_cells='merge'.", UserWarning, stacklevel=4)
     return groups
 
 
@@ -215,11 +218,14 @@ def _as_table(features: Any) -> pd.DataFrame:
     if isinstance(features, torch.Tensor):
         features = features.numpy(force=True)
     if isinstance(features, list | tuple) and len(features) > 0:
+        features = [column.to_pandas() if hasattr(column, "to_pandas") else column for column in features]
         if all(isinstance(column, pd.Series | np.ndarray) and column.ndim == 1 for column in features):
-            named = [getattr(column, "name", None) for column in features]
-            features = {name or f"group {j}": np.asarray(c) for j, (name, c) in enumerate(zip(named, features, strict=True))}
+            named = [getattr(column, "name", None) or f"group {j}" for j, column in enumerate(features)]
+            if len(set(named)) < len(named):
+                raise InputError("sensitive_features has two columns of the same name; rename one.")
+            features = {name: np.asarray(column) for name, column in zip(named, features, strict=True)}
         elif all(isinstance(row, list) for row in features):
-            features = np.array(features)
+            features = pd.DataFrame(features).rename(columns="group {}".format)
     try:
         if isinstance(features, pd.DataFrame | dict):
             table = pd.DataFrame(features)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from importlib import metadata
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -326,7 +327,8 @@ def fit(
 ) -> None:
     """Train a fair model on your own table and save it with its card."""
     from fairdro.estimators import save  # noqa: PLC0415 - a while to load
-    from fairdro.tabular import check_free, fit_table  # noqa: PLC0415
+    from fairdro.saving import check_free  # noqa: PLC0415
+    from fairdro.tabular import fit_table  # noqa: PLC0415
 
     if keep_accuracy is not None and rho is not None:
         raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
@@ -362,14 +364,19 @@ def predict(
 ) -> None:
     """Write a table again with the predicted class and the probability of every class."""
     from fairdro.estimators import load  # noqa: PLC0415 - a while to load
-    from fairdro.tabular import predict_table  # noqa: PLC0415
+    from fairdro.tabular import predict_table, texts_of  # noqa: PLC0415
 
-    check_table_name(out)
+    check_table_name(out, writing=True)
     with _status(f"Predicting {file} ..."):
         fitted = load(model)
-        predicted = predict_table(fitted, read_table(file))
-        write_table(predicted, out)
-    _print(f"{predicted.num_rows:,} rows predicted; they are in {out}.")
+        predicted, notes = predict_table(fitted, read_table(file, texts=texts_of(fitted)))
+        table = read_table(file, raw=True)  # every field as it was
+        for name in predicted.column_names:
+            table = table.append_column(name, predicted[name])
+        write_table(table, out)
+    for note in notes:
+        _print(note)
+    _print(f"{table.num_rows:,} rows predicted; they are in {out}.")
 
 
 @app.command()
@@ -517,6 +524,9 @@ def _progress(banks: list[Bank]) -> Iterator[OnStep]:
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows few letters
     try:
         app()
     except InputError as error:

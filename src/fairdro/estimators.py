@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -32,10 +34,13 @@ from fairdro.preprocessing import TableEncoder
 from fairdro.saving import read_folder, write_folder
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 
-__all__ = ["FairClassifier", "FairDROClassifier", "FairDROClassifierCV", "load", "save"]
+__all__ = ["FairClassifier", "FairDROClassifier", "FairDROClassifierCV", "load", "model_card", "save"]
 
 SMALL = 1_000_000  # numbers in a table that is solved in double precision, which costs nothing there
 ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
+
+EPOCHS, BATCH = 70, 128  # the paper's
+FEWEST_BATCHES = 3000  # a small table is gone through more often
 
 OnStep = Callable[[int, int], object]
 
@@ -48,7 +53,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
     model: str = "linear"
     small_cells: str = "warn"
     min_cell_size: int = TOO_FEW
-    random_state: int = 0
+    random_state: Any = 0
     verbose: bool = False
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
@@ -72,33 +77,50 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
         check_classification_targets(y)
         if weight is not None:
             weight = _check_sample_weight(weight, X, dtype=np.float64)
+            X, y, sensitive, weight = self._weighted_rows(X, y, sensitive, weight)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if sensitive is None:
-            if type(self._rule()) is not Scratch:
+            if type(self._method()) is not Scratch:
                 warnings.warn(
                     "fit was called without sensitive_features: all rows are one group, with nothing to be fair between.",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=3,
                 )
             groups = Groups(np.zeros(len(codes), dtype=np.int64), ["all"])
         else:
+            groups = sensitive if isinstance(sensitive, Groups) else encode_groups(sensitive)
+        found = groups.names
+        if sensitive is not None:
             groups = settle_small_cells(
-                codes,
-                encode_groups(sensitive),
-                class_names=self._class_names,
-                how=self.small_cells,
-                floor=self.min_cell_size,
+                codes, groups, class_names=self._class_names, how=self.small_cells, floor=self.min_cell_size
             )
         self.group_names_ = groups.names
+        self.merged_groups_ = [name for name in found if name not in groups.names]
         cells = Cells.from_labels(codes, groups, n_classes=len(self.classes_), sample_weight=weight)
         self.cell_counts_ = cells.counts.numpy()
         self.countable_ = weight is None and not groups.soft
         return X, codes, groups, weight
 
+    def _weighted_rows(self, X: Any, y: Any, sensitive: Any, weight: np.ndarray) -> tuple[Any, Any, Any, np.ndarray]:
+        """Leave out rows without weight, and scale weights to a mean of one."""
+        if self._method().regularised:
+            warnings.warn(
+                f"The penalty of {self._method().name} counts all rows the same; sample_weight acts on its loss only.",
+                UserWarning,
+                stacklevel=4,
+            )
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) < len(weight):
+            X, y, weight = X[kept], y[kept], weight[kept]
+            if sensitive is not None:
+                groups = encode_groups(sensitive)
+                sensitive = Groups(groups.values[kept], groups.names)
+        return X, y, sensitive, weight / weight.mean()
+
     def _train(self, X: Any, codes: np.ndarray, groups: Groups, weight: Any) -> None:
         """Train on all rows and keep what prediction needs."""
         with _bar("training", 1, show=self.verbose) as solve:
-            trained, scaler = self._solve(self._rule(), X, np.arange(len(codes)), codes, groups, weight, solve(0))
+            trained, scaler = self._solve(self._method(), X, np.arange(len(codes)), codes, groups, weight, solve(0))
         self.weights_ = trained.weights[0, 0].numpy()
         layers = [(W[0, 0].double().numpy(), b[0, 0].double().numpy()) for W, b in trained.model.layers]
         first = layers[0][0] / scaler.scale_[:, None]
@@ -128,8 +150,16 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
             if solver_for(type(rule), self.model) == "fullbatch":
                 double, alone = scaled.dtype == torch.float64, rule.points == 1
                 return train_fullbatch(scaled, cells, rule, double=double, alone=alone, on_step=on_step), scaler
-            seeds = (int(self.random_state),)
-            return train_minibatch(scaled, cells, rule, model=self.model, seeds=seeds, on_step=on_step), scaler
+            epochs = max(EPOCHS, -(-FEWEST_BATCHES // max(len(rows) // BATCH, 1)))
+            seeds = (self._seed(),)
+            return train_minibatch(
+                scaled, cells, rule, model=self.model, seeds=seeds, epochs=epochs, batch_size=BATCH, on_step=on_step
+            ), scaler  # fmt: skip
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, numbers.Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the logits of the classes ``(N, Y)``; of two classes, the logit of the second ``(N,)``."""
@@ -161,22 +191,8 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
         save(self, folder)
 
     def model_card(self, X: Any = None, y: Any = None, *, sensitive_features: Any = None) -> str:
-        """Return a model card in Markdown, judged on rows that it was not trained on.
-
-        Parameters
-        ----------
-        X, y, sensitive_features : optional
-            Rows to judge it on. Without them a model chosen by cross-validation shows its held-out rows, others nothing.
-        """
-        check_is_fitted(self)
-        if X is None:
-            return self._card(self._own_results(), self._remarks())
-        if y is None or sensitive_features is None:
-            raise InputError(
-                "A model card needs X, y and sensitive_features of the rows to judge the model on, or none of them."
-            )
-        rows = confusion(y, self.predict(X), sensitive_features=sensitive_features)
-        return self._card([(f"On {len(y):,} rows", rows)], ())
+        """Return the model's card, see :func:`fairdro.model_card`."""
+        return model_card(self, X, y, sensitive_features=sensitive_features)
 
     def _card(self, results: Sequence[tuple[str, Confusion]], remarks: Sequence[str], features: Sequence[str] = ()) -> str:
         names = features or getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
@@ -203,7 +219,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
     def _class_names(self) -> list[str]:
         return [str(c) for c in self.classes_]
 
-    def _rule(self) -> Method:
+    def _method(self) -> Method:
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -246,7 +262,7 @@ def solver_for(kind: type[Method], model: str) -> str:
     return "fullbatch" if model == "linear" and "fullbatch" in kind.solvers() else "minibatch"
 
 
-def _rule_of(kind: type[Method], model: str, hyperparameters: dict[str, Any]) -> Method:
+def _method_of(kind: type[Method], model: str, hyperparameters: dict[str, Any]) -> Method:
     """Make the rule of one model, as it does best with its solver."""
     check_hyperparameters(kind, hyperparameters)
     rule = kind(**kind.for_solver(solver_for(kind, model), **hyperparameters))
@@ -275,6 +291,8 @@ class FairDROClassifier(_Classifier):
     ----------
     classes_ : ndarray of shape (Y,)
     group_names_ : list of str
+    merged_groups_ : list of str
+        Groups that count as one because they were too small.
     cell_counts_ : ndarray of shape (Y, A)
         Training rows per class and group.
     weights_ : ndarray of shape (Y, A)
@@ -302,8 +320,8 @@ class FairDROClassifier(_Classifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _rule(self) -> Method:
-        return _rule_of(FairDRO, self.model, {"rho": self.rho})
+    def _method(self) -> Method:
+        return _method_of(FairDRO, self.model, {"rho": self.rho})
 
 
 class FairClassifier(_Classifier):
@@ -365,12 +383,15 @@ class FairClassifier(_Classifier):
         known = {*self.get_params(), *(f.name for kind in METHODS.values() for f in fields(kind))}
         if unknown := set(params) - known:
             raise InputError(f"There is no parameter {sorted(unknown)[0]!r}; the methods have: {', '.join(sorted(known))}.")
+        if "method" in params:  # another method has other hyperparameters
+            for key in set(self._hyperparameters()) - {f.name for f in fields(get_method(params["method"]))}:
+                delattr(self, key)
         for key, value in params.items():
             setattr(self, key, value)
         return self
 
-    def _rule(self) -> Method:
-        return _rule_of(get_method(self.method), self.model, self._hyperparameters())
+    def _method(self) -> Method:
+        return _method_of(get_method(self.method), self.model, self._hyperparameters())
 
 
 class FairDROClassifierCV(_Classifier):
@@ -445,6 +466,12 @@ class FairDROClassifierCV(_Classifier):
             raise InputError("Training diverged at every radius; try smaller ones.")
         plain = float(table["accuracy"].iloc[self._plain(radii)])
         rule = KeepAccuracy(self.min_accuracy) if self.rule is None else self.rule
+        self.blind_ = bool(getattr(rule, "blind", False))
+        self.how_chosen_ = (
+            str(rule) if isinstance(rule, Rule) or self.blind_ else getattr(rule, "__name__", type(rule).__name__)
+        )
+        if self.blind_ and diverged[-1]:
+            raise InputError(f"Training diverged at rho = {radii[-1]:g}; try a smaller one.")
         choice = rule(table["accuracy"].iloc[sound], table["dca"].iloc[sound], plain_accuracy=plain)
         self.best_index_ = int(sound[choice.index])
         self.rho_ = float(radii[self.best_index_])
@@ -492,29 +519,31 @@ class FairDROClassifierCV(_Classifier):
         return results
 
     def _remarks(self) -> list[str]:
+        honest = "Every row was predicted by a model that had not seen it."
         return [
-            "Every row was predicted by a model that had not seen it. rho was chosen by these very figures, so they are "
-            "somewhat optimistic."
+            honest if self.blind_ else f"{honest} rho was chosen by these very figures, so they are somewhat optimistic."
         ]
 
     def _facts(self) -> dict[str, object]:
-        return {"rho": f"{self.rho_:.6g}, chosen as the {self.rule or KeepAccuracy(self.min_accuracy)}"}
+        return {"rho": f"{self.rho_:.6g}: the {self.how_chosen_}"}
 
     def _folds(self, X: Any, codes: np.ndarray, groups: Groups) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return train and test rows of every fold, with every class and group in each as far as there are enough rows."""
         smallest = int(np.bincount(codes).min())
         if len(self.classes_) < 2 or smallest < 2:
             raise InputError("A class has one sample, or there is one class only; cross-validation needs two rows of two.")
-        if not isinstance(self.cv, int):
-            return list(check_cv(self.cv, codes, classifier=True).split(X, codes))
+        if not isinstance(self.cv, numbers.Integral):
+            folds = check_cv(self.cv, codes, classifier=True).split(X, codes)
+            return [(np.arange(len(codes))[train], np.arange(len(codes))[test]) for train, test in folds]
         strata = codes if groups.soft else codes * len(groups.names) + groups.values
-        folds = StratifiedKFold(min(self.cv, smallest), shuffle=True, random_state=self.random_state)
+        number = min(int(self.cv), smallest, int(np.bincount(strata).max()))
+        folds = StratifiedKFold(number, shuffle=True, random_state=self._seed())
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # a rare cell
             return list(folds.split(X, strata))
 
-    def _rule(self) -> Method:
-        return _rule_of(FairDRO, self.model, {"rho": getattr(self, "rho_", 1.0)})
+    def _method(self) -> Method:
+        return _method_of(FairDRO, self.model, {"rho": getattr(self, "rho_", 1.0)})
 
     def plot_frontier(self) -> alt.LayerChart | alt.FacetChart:
         """Draw accuracy against DCA on held-out rows, the chosen radius ringed."""
@@ -534,6 +563,42 @@ CLASSIFIERS: dict[str, type[_Classifier]] = {
 }
 
 
+def _steps(model: Any) -> tuple[TableEncoder | None, _Classifier]:
+    """Return the encoder, if there is one, and the classifier of a model of ours."""
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    if not isinstance(steps[-1], _Classifier) or [type(step) for step in steps[:-1]] not in ([], [TableEncoder]):
+        raise InputError(
+            f"Only fairdro's classifiers, alone or after a TableEncoder, have cards and can be saved, not "
+            f"{type(steps[-1]).__name__} in a pipeline of {len(steps)}; take the classifier by itself."
+        )
+    check_is_fitted(steps[-1])
+    return (steps[0] if len(steps) == 2 else None), steps[-1]
+
+
+def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: Any = None) -> str:
+    """Return a model card in Markdown: what a model is, what it was trained on, whom it serves how well.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted classifier, or a pipeline of a :class:`~fairdro.preprocessing.TableEncoder` and a classifier.
+    X, y, sensitive_features : optional
+        Rows to judge it on, which it was not trained on. Without them a model chosen by cross-validation shows its held-out
+        rows, others nothing.
+    """
+    encoder, classifier = _steps(model)
+    results, remarks = classifier._own_results(), classifier._remarks()
+    if X is not None:
+        if y is None or sensitive_features is None:
+            raise InputError(
+                "A model card needs X, y and sensitive_features of the rows to judge the model on, or none of them."
+            )
+        judged = confusion(y, model.predict(X), sensitive_features=sensitive_features)
+        results, remarks = [(f"On {len(y):,} rows", judged)], []
+    features = () if encoder is None else encoder.feature_names_in_.tolist()
+    return classifier._card(results, remarks, features)
+
+
 def save(model: Any, folder: str | Path) -> None:
     """Save a fitted classifier, or a pipeline of a :class:`~fairdro.preprocessing.TableEncoder` and a classifier.
 
@@ -544,25 +609,16 @@ def save(model: Any, folder: str | Path) -> None:
     ----------
     model : estimator
     folder : path
-        Made if it is not there; a model in it is replaced.
+        Made if it is not there; a model in it is replaced, other things are left alone.
     """
-    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
-    if type(steps[-1]).__name__ not in CLASSIFIERS or [type(step) for step in steps[:-1]] not in ([], [TableEncoder]):
-        raise InputError(
-            f"Only fairdro's classifiers, alone or after a TableEncoder, can be saved, not {type(steps[-1]).__name__} in a "
-            f"pipeline of {len(steps)}; save the classifier by itself."
-        )
-    classifier = steps[-1]
-    check_is_fitted(classifier)
-    fitted = {key: value for key, value in vars(classifier).items() if key.endswith("_") and not key.startswith("_")}
+    encoder, classifier = _steps(model)
     state = {
-        "encoder": steps[0].to_state() if len(steps) == 2 else None,
+        "encoder": None if encoder is None else encoder.to_state(),
         "kind": type(classifier).__name__,
         "parameters": _plain_parameters(classifier),
-        "fitted": fitted,
+        "fitted": {key: value for key, value in vars(classifier).items() if key.endswith("_") and not key.startswith("_")},
     }
-    features = steps[0].feature_names_in_.tolist() if len(steps) == 2 else ()
-    write_folder(folder, state, classifier._card(classifier._own_results(), classifier._remarks(), features))
+    write_folder(folder, state, model_card(model))
 
 
 def load(folder: str | Path) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +19,8 @@ __all__ = ["check_table_name", "read_table", "write_table", "write_whole"]
 PARQUET = {".parquet", ".pq"}
 TEXT = {".csv", ".tsv", ".txt"}
 DELIMITERS = ",;\t|"
-MISSING = ["", "?", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+MISSING = ["", "?", "#N/A", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"]
+HEAD = 1 << 16
 
 
 def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
@@ -49,25 +51,33 @@ def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object])
         raise
     except (OSError, ValueError) as error:  # a path may hold a null byte
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"Cannot write {path}: {reason}. What was stored before is still there.") from error
+        raise InputError(f"Cannot write {path}: {reason}. What was there before is still there.") from error
 
 
-def check_table_name(path: Path) -> None:
-    """Refuse a name that is of neither kind of table."""
-    if _suffix(path) not in PARQUET | TEXT:
+def check_table_name(path: Path, *, writing: bool = False) -> None:
+    """Refuse a name that is of neither kind of table; compressed ones are only read."""
+    if (path.suffix.lower() if writing else _suffix(path)) not in PARQUET | TEXT:
         raise InputError(f"{path} must be a table in CSV (.csv, .tsv, .txt) or Parquet (.parquet, .pq).")
 
 
-def read_table(path: Path) -> pa.Table:
+def read_table(path: Path, *, texts: Collection[str] = (), raw: bool = False) -> pa.Table:
     """Read a table in CSV or Parquet; types are inferred, texts that occur often take the room of numbers.
 
-    The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing.
+    The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing. Codes
+    with leading zeros are texts.
+
+    Parameters
+    ----------
+    texts : collection of str
+        Columns of a CSV that are texts, whatever they look like.
+    raw : bool
+        Take every field of a CSV as the text it is.
     """
     check_table_name(path)
     try:
         if not path.is_file():
             raise InputError(f"{path} is a folder; name a file." if path.is_dir() else f"There is no file {path}.")
-        table = pa.parquet.read_table(path) if _suffix(path) in PARQUET else _read_csv(path)
+        table = pa.parquet.read_table(path) if _suffix(path) in PARQUET else _read_csv(path, texts, raw=raw)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -81,32 +91,56 @@ def read_table(path: Path) -> pa.Table:
     return table
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _read_csv(path: Path, texts: Collection[str], *, raw: bool) -> pa.Table:
     with pa.input_stream(str(path)) as file:  # decompresses .gz and the like by name
-        head = file.read(1 << 16)
-    if not head.strip():
+        start = file.read(HEAD)
+    if not start.strip():
         raise InputError(f"{path} is empty.")
     try:
-        header = head.decode("utf-8-sig", errors="strict" if len(head) < 1 << 16 else "ignore").splitlines()[0]
+        head = start.decode("utf-8-sig", errors="strict" if len(start) < HEAD else "ignore")
     except UnicodeDecodeError:
-        header = "\0"
-    if "\0" in header or b"\0" in head:
+        head = "\0"
+    if "\0" in head:
         raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
-    table = pa.csv.read_csv(
-        path,
-        parse_options=pa.csv.ParseOptions(delimiter=max(DELIMITERS, key=header.count), newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
-            null_values=MISSING, strings_can_be_null=True, auto_dict_encode=True, auto_dict_max_cardinality=10_000
-        ),
-    )
+    header, *lines = head.splitlines()
+    delimiter = max(DELIMITERS, key=re.sub('"[^"]*"', "", header).count)
+    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    if raw:
+        names = pa.csv.open_csv(path, parse_options=parse).schema.names
+        options = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+        return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
+    comma = delimiter == ";" and any(re.search(r"(^|;)-?\d+,\d+(;|$)", line) for line in lines)
+
+    def read(texts: Collection[str]) -> pa.Table:
+        options = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()),
+            null_values=MISSING,
+            strings_can_be_null=True,
+            auto_dict_encode=True,
+            auto_dict_max_cardinality=10_000,
+            decimal_point="," if comma else ".",
+        )
+        return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
+
+    table = read(texts)
+    if codes := _codes(table, lines, delimiter):
+        table = read({*texts, *codes})
     if any(pa.types.is_binary(field.type) for field in table.schema):
         raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
     return table
 
 
+def _codes(table: pa.Table, lines: list[str], delimiter: str) -> list[str]:
+    """Return the columns of whole numbers some of which begin with a zero: codes, judged by the first lines."""
+    fields = [line.split(delimiter) for line in lines[:-1]]
+    whole = [j for j, field in enumerate(table.schema) if pa.types.is_integer(field.type)]
+    padded = {j for row in fields if len(row) == table.num_columns for j in whole if re.fullmatch(r'"?0\d+"?', row[j])}
+    return [table.column_names[j] for j in sorted(padded)]
+
+
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table in CSV or Parquet, by its name, whole or not at all."""
-    check_table_name(path)
+    check_table_name(path, writing=True)
     if _suffix(path) in PARQUET:
         write_whole(path, lambda file: pa.parquet.write_table(table, file))
         return

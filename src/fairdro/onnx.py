@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from fairdro.errors import InputError
 from fairdro.estimators import CLASSIFIERS
+from fairdro.preprocessing import TableEncoder
 
 __all__ = ["to_onnx"]
 
@@ -33,12 +35,20 @@ def to_onnx(model: Any, X: Any) -> Any:
         import skl2onnx  # noqa: PLC0415
     except ImportError as error:
         raise InputError("Export to ONNX needs skl2onnx: pip install 'fairdro[onnx]'.") from error
+    final = model.steps[-1][1] if hasattr(model, "steps") else model
+    if type(final) not in CLASSIFIERS.values() or any(
+        isinstance(step, TableEncoder) for _, step in getattr(model, "steps", [])
+    ):
+        raise InputError(
+            "Only fairdro's classifiers can be exported, or pipelines of scikit-learn that end in one; no TableEncoder."
+        )
+    check_is_fitted(final)
     for kind in CLASSIFIERS.values():
         skl2onnx.update_registered_converter(
             kind, f"Fairdro{kind.__name__}", _shapes, _convert, options={"zipmap": [True, False, "columns"]}
         )
-    final = model.steps[-1][1] if hasattr(model, "steps") else model
-    return skl2onnx.to_onnx(model, X[:1], options={id(final): {"zipmap": False}})
+    sample = X[:1] if hasattr(model, "steps") else np.asarray(X[:1], dtype=np.float64)
+    return skl2onnx.to_onnx(model, sample, options={id(final): {"zipmap": False}})
 
 
 def _shapes(operator: Any) -> None:
@@ -46,7 +56,7 @@ def _shapes(operator: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType  # noqa: PLC0415
 
     classes = operator.raw_operator.classes_
-    label = Int64TensorType if classes.dtype.kind in "biu" else StringTensorType
+    label = {"f": DoubleTensorType, **dict.fromkeys("biu", Int64TensorType)}.get(classes.dtype.kind, StringTensorType)
     operator.outputs[0].type = label([None])
     operator.outputs[1].type = DoubleTensorType([None, len(classes)])
 
@@ -100,6 +110,8 @@ def _labels(scope: Any, container: Any, classes: np.ndarray) -> str:
     name = scope.get_unique_variable_name("classes")
     if classes.dtype.kind in "biu":
         container.add_initializer(name, TensorProto.INT64, [len(classes)], classes.astype(np.int64).tolist())
+    elif classes.dtype.kind == "f":
+        container.add_initializer(name, TensorProto.DOUBLE, [len(classes)], classes.tolist())
     else:
         container.add_initializer(name, TensorProto.STRING, [len(classes)], [str(c).encode() for c in classes])
     return name

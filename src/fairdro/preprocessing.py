@@ -99,13 +99,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         if gaps == len(values):
             self.notes_.append(f"{name!r} has no values and is left out.")
             return None
+        values = _plain(values)
         kind = _kind(values)
         if kind == "category":
             return self._learn_category(values, name, gaps)
         numbers = _numbers(values, name, kind)
         median = float(np.nanmedian(numbers))
         filled = np.where(np.isnan(numbers), median, numbers)
-        scale = float(filled.std())
+        with np.errstate(over="ignore"):
+            scale = float(filled.std())
+        if not np.isfinite(scale):
+            raise InputError(f"The column {name!r} has numbers too large to compute with; give it another unit.")
         if gaps:
             self.notes_.append(
                 f"{name!r} misses {gaps:,} of {len(values):,} values; they count as its median, and as missing."
@@ -139,8 +143,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         out = np.zeros((len(table), len(self.get_feature_names_out())), dtype=np.float32)
         first = 0
         for column in self.columns_:
+            _check_kind(column, table[column.name])
             _write(column, table[column.name], out[:, first : (first := first + len(column.features))])
         return out
+
+    def surprises(self, X: Any) -> dict[str, tuple[int, int]]:
+        """Return for every column how many values are missing, and how many were never seen in training."""
+        table = as_frame(X)
+        counts = {}
+        for column in self.columns_:
+            values = _plain(table[column.name])
+            known = pd.Index(column.values)
+            codes, texts = _texts(values) if column.kind == "category" else (np.empty(0, dtype=np.int64), [])
+            new = ~pd.Index(texts, dtype=object).isin(known)
+            counts[column.name] = int(values.isna().sum()), int(np.append(new, False)[codes].sum())
+        return counts
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the features."""
@@ -189,11 +206,32 @@ def _kind(values: pd.Series) -> str:
     return "number" if pd.api.types.is_numeric_dtype(values) else "category"
 
 
+def _plain(values: pd.Series) -> pd.Series:
+    """Return a column of objects as what they are: numbers of any kind, dates, lengths of time in days."""
+    if isinstance(values.dtype, pd.ArrowDtype):
+        values = values.astype(object)
+    if values.dtype == object:
+        values = values.infer_objects()
+        if pd.api.types.infer_dtype(values, skipna=True) == "decimal":
+            values = values.astype(float)
+        elif pd.api.types.infer_dtype(values, skipna=True) == "date":
+            values = pd.to_datetime(values)
+    return values.dt.total_seconds() / 86_400 if pd.api.types.is_timedelta64_dtype(values) else values
+
+
+def _check_kind(column: Column, values: pd.Series) -> None:
+    """Refuse values of another kind than in training."""
+    kind = _kind(_plain(values))
+    if values.notna().any() and {column.kind, kind} in ({"number", "date"}, {"date", "category"}) and kind != column.kind:
+        raise InputError(f"The column {column.name!r} holds a {column.kind} in training, but here a {kind}.")
+
+
 def _numbers(values: pd.Series, name: str, kind: str) -> np.ndarray:
     """Return a column as numbers, NaN where missing; a date as days since 1970."""
+    values = _plain(values)
     if kind == "date":
-        if not pd.api.types.is_datetime64_any_dtype(values):
-            values = pd.to_datetime(values, errors="coerce")
+        if values.isna().all():
+            return np.full(len(values), np.nan)
         days = (values.dt.tz_localize(None) - pd.Timestamp(0)) / pd.Timedelta(days=1)
         return days.to_numpy(np.float64)
     if _kind(values) != "number":

@@ -21,9 +21,10 @@ from safetensors import SafetensorError
 from fairdro.errors import InputError
 from fairdro.files import write_whole
 
-__all__ = ["read_folder", "write_folder"]
+__all__ = ["check_free", "read_folder", "write_folder"]
 
 FORMAT = 1
+OURS = r"weights-[0-9a-f]{16}\.safetensors|model\.json|model_card\.md|\..*\.part"
 LABELS, TABLE, TENSOR = "$labels", "$table", "$tensor"
 
 
@@ -40,17 +41,43 @@ def write_folder(folder: str | Path, state: dict[str, Any], card: str) -> None:
         In Markdown.
     """
     folder = Path(folder)
+    before = check_free(folder)
     tensors: dict[str, np.ndarray] = {}
     packed = _pack(state, tensors)
     content = safetensors.numpy.save(tensors)
     digest = hashlib.sha256(content).hexdigest()
     about = {"format": FORMAT, "fairdro": metadata.version("fairdro"), "tensors": digest, "state": packed}
     about["checksum"] = _checksum(about)
-    write_whole(_tensors(folder, digest), content)
-    write_whole(folder / "model.json", json.dumps(about, indent=1, allow_nan=False) + "\n")
+    text = json.dumps(about, indent=1, allow_nan=False) + "\n"
+    new = _tensors(folder, digest)
+    write_whole(new, content)
+    try:
+        write_whole(folder / "model.json", text)
+    except InputError:
+        if before != new:
+            new.unlink(missing_ok=True)
+        raise
     write_whole(folder / "model_card.md", card)
-    for stale in set(folder.glob("weights-*.safetensors")) - {_tensors(folder, digest)}:
-        stale.unlink(missing_ok=True)
+    if before is not None and before != new:
+        before.unlink(missing_ok=True)
+
+
+def check_free(folder: Path) -> Path | None:
+    """Refuse a folder that holds other things than a model of ours; return the file of that model's numbers."""
+    try:
+        if not folder.exists():
+            return None
+        others = (
+            [path for path in folder.iterdir() if re.fullmatch(OURS, path.name) is None] if folder.is_dir() else [folder]
+        )
+        known = (folder / "model.json").exists()
+        digest = json.loads((folder / "model.json").read_text(encoding="utf-8"))["tensors"] if known else ""
+        _demand(known or not others, "others")
+        return _tensors(folder, digest) if known else None
+    except OSError as error:
+        raise InputError(f"Cannot write into {folder}: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} holds other things; name a new folder, or one with a model to replace.") from error
 
 
 def read_folder(folder: str | Path) -> dict[str, Any]:

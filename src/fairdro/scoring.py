@@ -64,6 +64,10 @@ def choose_by(rule: Rule | None = None) -> Callable[[dict[str, Any]], int]:
             accuracy, gap = np.asarray(cv_results["mean_test_accuracy"]), -np.asarray(cv_results["mean_test_dca"])
         except KeyError as error:
             raise InputError("Use scoring=fairdro.scoring.SCORERS beside choose_by.") from error
-        return chosen_rule(accuracy, gap, plain_accuracy=float(accuracy.max())).index
+        sound = np.flatnonzero(np.isfinite(accuracy) & np.isfinite(gap))
+        if len(sound) == 0:
+            raise InputError("Every fit of the search failed.")
+        choice = chosen_rule(accuracy[sound], gap[sound], plain_accuracy=float(accuracy[sound].max()))
+        return int(sound[choice.index])
 
     return refit

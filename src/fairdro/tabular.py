@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,10 +20,11 @@ from fairdro.frontier import Choice
 from fairdro.metrics import Confusion, confusion
 from fairdro.preprocessing import TableEncoder
 
-__all__ = ["FittedTable", "audit_table", "check_free", "fit_table", "predict_table", "probability_column"]
+__all__ = ["FittedTable", "audit_table", "fit_table", "predict_table", "probability_column", "texts_of"]
 
 PREDICTED = "predicted"
 MAX_CLASSES = 100
+CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string]
 FOLDS = 5
 ROWS_FOR_FOLDS = 200_000  # a larger table holds a fifth out once: enough to judge, and five times faster
 ROWS_PER_PIECE = 100_000
@@ -32,7 +32,9 @@ ROWS_PER_PIECE = 100_000
 
 @dataclass(frozen=True)
 class Asked:
-    """The one radius that was asked for, behind plain training."""
+    """The one radius that was asked for, behind plain training, whatever the figures are."""
+
+    blind: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return "one that was asked for"
@@ -99,6 +101,8 @@ def fit_table(
     _check_columns(table, [target, *groups, *drop])
     if not groups:
         raise InputError("Name at least one sensitive column to be fair to (--group).")
+    if len(set(groups)) < len(groups):
+        raise InputError("A sensitive column is named twice.")
     if target in groups:
         raise InputError(f"{target!r} cannot be both the target and a group.")
     if rho is not None and not 0 <= rho < math.inf:
@@ -131,8 +135,9 @@ def fit_table(
     )
     classifier.fit(X, y, sensitive_features=sensitive)
     notes += encoder.notes_
-    if merged := [name for name in classifier.group_names_ if " or " in name and small_cells == "merge"]:
-        notes.append(f"Groups with fewer than {min_cell_size} rows in a class count as one: {merged[-1]}.")
+    if classifier.merged_groups_:
+        merged = ", ".join(map(repr, classifier.merged_groups_))
+        notes.append(f"Groups are merged so that all have {min_cell_size} rows of every class: {merged} count as one.")
     return FittedTable(
         model=Pipeline([("encode", encoder), ("classify", classifier)]),
         before=classifier.held_out(0),
@@ -142,23 +147,42 @@ def fit_table(
     )
 
 
-def predict_table(model: Any, table: pa.Table) -> pa.Table:
-    """Return the table with columns for the predicted class and the probability of every class."""
-    if not isinstance(model, Pipeline):
-        raise InputError("The model was saved without its table encoder; load it in Python with fairdro.load.")
+def predict_table(model: Pipeline, table: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Return columns for the predicted class and the probability of every class, and what there is to say of the table.
+
+    Parameters
+    ----------
+    model : Pipeline
+        Of :func:`fit_table`.
+    table : pyarrow.Table
+        With the columns it was trained on, of the same kinds; others are ignored.
+    """
     classes = model.classes_
     added = [PREDICTED, *(probability_column(c) for c in classes)]
     if taken := [name for name in added if name in table.column_names]:
         raise InputError(f"The table has a column {taken[0]!r} already; rename or remove it.")
-    pieces = [
-        model.predict_proba(_as_pandas(table.slice(first, ROWS_PER_PIECE)))
-        for first in range(0, table.num_rows, ROWS_PER_PIECE)
-    ]
+    pieces, surprises = [], dict.fromkeys((column.name for column in model[0].columns_), np.zeros(2, dtype=np.int64))
+    for first in range(0, table.num_rows, ROWS_PER_PIECE):
+        frame = _as_pandas(table.slice(first, ROWS_PER_PIECE))
+        pieces.append(model.predict_proba(frame))
+        surprises = {name: surprises[name] + counts for name, counts in model[0].surprises(frame).items()}
     probabilities = np.concatenate(pieces)
     columns = [classes[probabilities.argmax(1)], *probabilities.T]
-    for name, column in zip(added, columns, strict=True):
-        table = table.append_column(name, pa.array(column))
-    return table
+    predictions = pa.table({name: pa.array(column) for name, column in zip(added, columns, strict=True)})
+    notes = [
+        f"{name!r} misses {missing:,} of {table.num_rows:,} values."
+        for name, (missing, _) in surprises.items() if missing
+    ] + [
+        f"{new:,} values of {name!r} were never seen in training." for name, (_, new) in surprises.items() if new
+    ]  # fmt: skip
+    return predictions, notes
+
+
+def texts_of(model: Any) -> list[str]:
+    """Return the columns that a model of :func:`fit_table` takes as texts."""
+    if not isinstance(model, Pipeline):
+        raise InputError("The model was saved without its table encoder; load it in Python with fairdro.load.")
+    return [column.name for column in model[0].columns_ if column.kind == "category"]
 
 
 def probability_column(label: object) -> str:
@@ -192,18 +216,25 @@ def audit_table(table: pa.Table, *, target: str, prediction: str, groups: Sequen
 def _check_columns(table: pa.Table, names: Sequence[str]) -> None:
     for name in names:
         if name not in table.column_names:
-            shown = ", ".join(table.column_names[:20]) + (", ..." if len(table.column_names) > 20 else "")
+            names = [" ".join(other.split()) for other in table.column_names]
+            shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             raise InputError(f"There is no column {name!r} in the table; it has: {shown}.")
 
 
 def _as_pandas(table: pa.Table) -> pd.DataFrame:
-    return table.to_pandas(split_blocks=True, date_as_object=False)
+    try:
+        return table.to_pandas(split_blocks=True, date_as_object=False, ignore_metadata=True)
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # a date of the year 9999 and the like
+        raise InputError(f"The table holds values that cannot be read: {str(error).splitlines()[0]}.") from error
 
 
 def _labels(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np.ndarray:
     """Return the classes of a column, or say why they cannot be classes."""
     if len(column) == 0:
         raise InputError(f"No row has a value in the column {name!r}.")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not any(fits(kind) for fits in CLASSES):
+        raise InputError(f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into texts.")
     number = len(pa.compute.unique(column))
     if several and number < 2:
         raise InputError(f"The column {name!r} has one value only; there is nothing to predict.")
@@ -220,18 +251,12 @@ def _labels(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np.n
 
 def _sensitive(table: pa.Table, groups: Sequence[str], notes: list[str]) -> pd.DataFrame:
     """Return the group columns as text, a missing value as a value of its own."""
-    frame = table.select(list(dict.fromkeys(groups))).to_pandas()
+    frame = table.select(list(dict.fromkeys(groups))).to_pandas(ignore_metadata=True)
     for name in frame.columns:
         if gaps := int(frame[name].isna().sum()):
             notes.append(f"{gaps:,} rows without a value of {name!r} are a group of their own.")
-            whole = pd.api.types.is_float_dtype(frame[name]) and (frame[name].dropna() % 1 == 0).all()
-            frame[name] = (frame[name].astype("Int64") if whole else frame[name]).astype(object).fillna("(missing)")
-        elif isinstance(frame[name].dtype, pd.CategoricalDtype):
-            frame[name] = frame[name].astype(str)  # in the order of the alphabet, not of the file
+        values = frame[name]
+        whole = pd.api.types.is_float_dtype(values) and bool((values.dropna() % 1 == 0).all())
+        texts = (values.astype("Int64") if whole else values).astype(str).astype(object)
+        frame[name] = texts.where(values.notna(), "(missing)")
     return frame
-
-
-def check_free(folder: Path) -> None:
-    """Refuse to write a model into a folder that holds other things."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / "model.json").exists())):
-        raise InputError(f"{folder} holds other things; name a new folder, or one with a model to replace.")
