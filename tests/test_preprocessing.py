@@ -62,6 +62,11 @@ def test_objects_are_taken_for_what_they_are():
     assert [column.kind for column in TableEncoder().fit(table).columns_] == ["number"] * 3
 
 
+def test_the_last_day_of_all_is_a_date_too():
+    table = pd.DataFrame({"until": pd.Series(["2020-01-01", "9999-12-31", None]).astype("datetime64[s]")})
+    assert np.isfinite(TableEncoder().fit_transform(table)).all()
+
+
 def test_values_of_another_kind_than_in_training_are_refused():
     dates, numbers, texts = pd.to_datetime(["2020-01-01", "2020-01-05"]), [1.0, 2.0], ["a", "b"]
     for trained, new in [(dates, numbers), (dates, texts), (numbers, dates), (texts, dates)]:

@@ -232,8 +232,8 @@ def _numbers(values: pd.Series, name: str, kind: str) -> np.ndarray:
     if kind == "date":
         if values.isna().all():
             return np.full(len(values), np.nan)
-        days = (values.dt.tz_localize(None) - pd.Timestamp(0)) / pd.Timedelta(days=1)
-        return days.to_numpy(np.float64)
+        seconds = values.dt.tz_localize(None).to_numpy("datetime64[s]")
+        return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 86_400)
     if _kind(values) != "number":
         read = pd.to_numeric(values, errors="coerce")
         if (wrong := read.isna() & values.notna()).any():
