@@ -229,7 +229,7 @@ def train_rank(rank, world, port, folder, name):
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("name", ["fairdro", "fairbatch"])
+@pytest.mark.parametrize("name", ["fairdro", pytest.param("fairbatch", marks=pytest.mark.slow)])
 def test_two_processes_are_one(tmp_path, name):
     for world in (1, 2):
         torch.multiprocessing.spawn(train_rank, args=(world, free_port(), str(tmp_path), name), nprocs=world)

@@ -218,7 +218,7 @@ def train_rank(rank, world, port, folder, name):
     if world > 1:
         torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
     X, cells = biased_problem(3, 2, n=400)
-    recipe = Recipe(epochs=4, batch_size=66, lr=0.02, exact=name != "fairdro_wo_smoothing")
+    recipe = Recipe(epochs=4, batch_size=66, lr=0.02, exact=name != "lbc")
     trained = train_network(
         net(X, 3), Table(X), cells, get_method(name)(), recipe, checkpoint=Path(folder) / f"{world}.ckpt"
     )
@@ -227,7 +227,7 @@ def train_rank(rank, world, port, folder, name):
         torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("name", ["fairdro", "fairdro_wo_smoothing", "lbc"])
+@pytest.mark.parametrize("name", ["fairdro", pytest.param("lbc", marks=pytest.mark.slow)])
 def test_two_processes_are_one(tmp_path, name):
     train_rank(0, 1, None, str(tmp_path), name)
     torch.multiprocessing.spawn(train_rank, args=(2, free_port(), str(tmp_path), name), nprocs=2)

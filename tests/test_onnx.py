@@ -21,8 +21,7 @@ def run(exported, inputs):
     return session.run(["label", "probabilities"], inputs)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("labels", [str, int])
+@pytest.mark.parametrize(("classes", "labels"), [(2, str), (3, int)])
 @pytest.mark.parametrize(
     "model",
     [

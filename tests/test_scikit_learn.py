@@ -126,6 +126,7 @@ def test_a_multilayer_perceptron_takes_sparse_features_too(problem):
     np.testing.assert_allclose(model.predict_proba(scipy.sparse.csr_matrix(X)), model.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_the_perceptrons_radius_can_be_chosen_too(problem):
     X, y, a = (part[:400] for part in problem)
     model = FairDROClassifierCV(model="mlp", rhos=[0, 0.5], cv=2).fit(X, y, sensitive_features=a)

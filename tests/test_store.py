@@ -221,7 +221,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
     _, complaint = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "Cannot write" in complaint
-    assert "What was stored before is still there" in complaint
+    assert "What was there before is still there" in complaint
     assert "Traceback" not in complaint
     assert files(tmp_path) == before
     assert not list(tmp_path.rglob("*.part"))

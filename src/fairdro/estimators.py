@@ -40,7 +40,7 @@ SMALL = 1_000_000  # numbers in a table that is solved in double precision, whic
 ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
 
 EPOCHS, BATCH = 70, 128  # the paper's
-FEWEST_BATCHES = 3000  # a small table is gone through more often
+FEWEST_BATCHES = 1500  # a small table is gone through more often
 
 OnStep = Callable[[int, int], object]
 
