@@ -25,7 +25,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fairdro.card import build_card
-from fairdro.cells import TOO_FEW, Cells, Groups, encode_groups, settle_small_cells
+from fairdro.cells import TOO_FEW, Cells, Groups, check_weights, encode_groups, settle_small_cells
 from fairdro.errors import InputError
 from fairdro.frontier import Choice, KeepAccuracy, Rule, rule_from, rule_text
 from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
@@ -77,7 +77,12 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
         check_classification_targets(y)
         if weight is not None:
             weight = _check_sample_weight(weight, X, dtype=np.float64)
-            X, y, sensitive, weight = self._weighted_rows(X, y, sensitive, weight)
+            if self._method().regularised:
+                warnings.warn(
+                    f"The penalty of {self._method().name} counts all rows the same; sample_weight acts on its loss only.",
+                    UserWarning,
+                    stacklevel=3,
+                )
         self.classes_, codes = np.unique(y, return_inverse=True)
         if sensitive is None:
             if type(self._method()) is not Scratch:
@@ -88,7 +93,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
                 )
             groups = Groups(np.zeros(len(codes), dtype=np.int64), ["all"])
         else:
-            groups = sensitive if isinstance(sensitive, Groups) else encode_groups(sensitive)
+            groups = encode_groups(sensitive)
         found = groups.names
         if sensitive is not None:
             groups = settle_small_cells(
@@ -96,26 +101,15 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
             )
         self.group_names_ = groups.names
         self.merged_groups_ = [name for name in found if name not in groups.names]
+        scale = 1.0
+        if weight is not None:
+            check_weights(weight, len(codes))
+            scale = float(2.0 ** np.floor(np.log2(weight.max())))  # a power of two, so that whole numbers stay exact
+            weight = weight / scale
         cells = Cells.from_labels(codes, groups, n_classes=len(self.classes_), sample_weight=weight)
-        self.cell_counts_ = cells.counts.numpy()
+        self.cell_counts_ = cells.counts.numpy() * scale
         self.countable_ = weight is None and not groups.soft
         return X, codes, groups, weight
-
-    def _weighted_rows(self, X: Any, y: Any, sensitive: Any, weight: np.ndarray) -> tuple[Any, Any, Any, np.ndarray]:
-        """Leave out rows without weight, and scale weights to a mean of one."""
-        if self._method().regularised:
-            warnings.warn(
-                f"The penalty of {self._method().name} counts all rows the same; sample_weight acts on its loss only.",
-                UserWarning,
-                stacklevel=4,
-            )
-        kept = np.flatnonzero(weight > 0)
-        if len(kept) < len(weight):
-            X, y, weight = X[kept], y[kept], weight[kept]
-            if sensitive is not None:
-                groups = encode_groups(sensitive)
-                sensitive = Groups(groups.values[kept], groups.names)
-        return X, y, sensitive, weight / weight.mean()
 
     def _train(self, X: Any, codes: np.ndarray, groups: Groups, weight: Any) -> None:
         """Train on all rows and keep what prediction needs."""
@@ -137,6 +131,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
         self, rule: Method, X: Any, rows: np.ndarray, codes: np.ndarray, groups: Groups, weight: Any, on_step: OnStep | None
     ) -> tuple[TrainedBank, StandardScaler]:
         """Scale and train on some rows; every point of the rule at once."""
+        rows = rows if weight is None else rows[weight[rows] > 0]
         taken = None if weight is None else weight[rows]
         cells = Cells.from_labels(
             codes[rows], Groups(groups.values[rows], groups.names), n_classes=len(self.classes_), sample_weight=taken
@@ -384,7 +379,8 @@ class FairClassifier(_Classifier):
         if unknown := set(params) - known:
             raise InputError(f"There is no parameter {sorted(unknown)[0]!r}; the methods have: {', '.join(sorted(known))}.")
         if "method" in params:  # another method has other hyperparameters
-            for key in set(self._hyperparameters()) - {f.name for f in fields(get_method(params["method"]))}:
+            kind = METHODS.get(params["method"]) if isinstance(params["method"], str) else None
+            for key in set(self._hyperparameters()) - {f.name for f in fields(kind)} if kind is not None else ():
                 delattr(self, key)
         for key, value in params.items():
             setattr(self, key, value)
