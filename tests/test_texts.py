@@ -186,8 +186,8 @@ def test_table_with_shares_and_without_parts(encoder, table, tmp_path):
         ({}, {"text": "left"}, "holds no texts"),
         ({"text": "?"}, {}, "misses 40 of 40 texts"),
         ({"label": "yes"}, {}, "one value only"),
-        ({"split": "dev"}, {}, "not 'dev'"),
-        ({"split": "train"}, {}, "test for others"),
+        ({"split": "dev"}, {}, "must hold train, validation or test, got 'dev'"),
+        ({"split": "train"}, {}, "no row with 'test'"),
         ({"right": 0.5}, {"group": ["left", "right"]}, "sum to one"),
     ],
 )

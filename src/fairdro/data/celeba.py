@@ -10,7 +10,7 @@ import pandas as pd
 
 from fairdro.cells import Groups
 from fairdro.data.base import PROTOCOLS
-from fairdro.data.examples import Examples
+from fairdro.data.examples import PARTS, Examples
 from fairdro.data.images import ImageInputs, compare_counts, count_cells, decode_images, stored_side
 from fairdro.errors import InputError, unknown_name
 
@@ -18,7 +18,6 @@ __all__ = ["check_celeba", "load_celeba"]
 
 CLASSES = ["not blond", "blond"]
 GROUPS = ["Female", "Male"]
-PARTS = ["train", "validation", "test"]
 PUBLISHED = {
     "train": [[71629, 66874], [22880, 1387]],
     "validation": [[8535, 8276], [2874, 182]],

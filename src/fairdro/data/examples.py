@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from fairdro.cells import Cells, Groups
-from fairdro.errors import unknown_name
+from fairdro.errors import InputError, unknown_name
+from fairdro.seeding import generator
 from fairdro.training.network import Inputs
 
-__all__ = ["Examples", "Subset"]
+__all__ = ["Examples", "Subset", "named_parts", "random_parts"]
+
+PARTS = ["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -70,3 +73,23 @@ class Examples:
         groups = Groups(self.groups.values[rows], self.groups.names)
         cells = Cells.from_labels(self.y[rows], groups, n_classes=len(self.class_names))
         return Subset(self.inputs, torch.as_tensor(rows)), cells
+
+
+def named_parts(values: np.ndarray, column: str) -> dict[str, np.ndarray]:
+    """Return the rows of every part that a column names."""
+    for value in values:
+        if value not in PARTS:
+            raise InputError(f"The column {column!r} must hold train, validation or test, got {str(value)!r}.")
+    parts = {part: np.flatnonzero(values == part) for part in PARTS}
+    for part in ("train", "test"):
+        if len(parts[part]) == 0:
+            raise InputError(f"The column {column!r} has no row with {part!r}; mark some, or remove the column.")
+    return {part: rows for part, rows in parts.items() if len(rows) > 0}
+
+
+def random_parts(n: int) -> dict[str, np.ndarray]:
+    """Return 80 % of the rows for training and the rest for testing, the same for the same number."""
+    if n < 2:
+        raise InputError("One sample cannot be split into train and test; list more.")
+    train, test = np.split(torch.randperm(n, generator=generator(0, "split")).numpy(), [int(0.8 * n)])
+    return {"train": train, "test": test}

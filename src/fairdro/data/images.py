@@ -19,14 +19,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from fairdro.cells import Groups, encode_groups, encode_labels
-from fairdro.data.examples import Examples
+from fairdro.data.examples import Examples, named_parts, random_parts
 from fairdro.errors import InputError
 from fairdro.files import read_table, write_whole
-from fairdro.seeding import generator
 
 __all__ = ["ImageInputs", "compare_counts", "count_cells", "decode_images", "load_image_folder", "stored_side"]
 
-PARTS = ["train", "validation", "test"]
 SPLIT = "split"
 CACHE = ".fairdro-cache"
 WORKERS = 4
@@ -249,7 +247,7 @@ def load_image_folder(
     if len(labels) < 2:
         raise InputError(f"The column {label!r} has one value only; there is nothing to predict.")
     groups = encode_groups(pd.DataFrame({column: _plain(rows[column]) for column in columns}))
-    parts = _listed_parts(_plain(rows[split]), split) if split in rows.column_names else _random_parts(len(names))
+    parts = named_parts(_plain(rows[split]), split) if split in rows.column_names else random_parts(len(names))
     images = decode_images(folder, names, stored_side(size), cache=cache, on_step=on_step)
     mean, std = _channels(images, parts["train"])
     inputs = ImageInputs(images, size=size, mean=mean, std=std)
@@ -282,24 +280,6 @@ def _names(folder: Path, column: pa.ChunkedArray, title: str) -> list[str]:
 def _plain(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column as an array, texts as they are and not as a dictionary."""
     return column.to_pandas().to_numpy()
-
-
-def _listed_parts(values: np.ndarray, title: str) -> dict[str, np.ndarray]:
-    for value in pd.unique(values):
-        if value not in PARTS:
-            raise InputError(f"The column {title!r} must hold train, validation or test, got {str(value)!r}.")
-    parts = {part: np.flatnonzero(values == part) for part in PARTS}
-    for part in ("train", "test"):
-        if len(parts[part]) == 0:
-            raise InputError(f"The column {title!r} has no row with {part!r}; mark some, or remove the column.")
-    return {part: rows for part, rows in parts.items() if len(rows) > 0}
-
-
-def _random_parts(n: int) -> dict[str, np.ndarray]:
-    if n < 2:
-        raise InputError("One image cannot be split into train and test; list more.")
-    train, test = np.split(torch.randperm(n, generator=generator(0, "split")).numpy(), [int(0.8 * n)])
-    return {"train": train, "test": test}
 
 
 def _channels(images: np.ndarray, rows: np.ndarray) -> tuple[list[float], list[float]]:

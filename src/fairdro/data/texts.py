@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from fairdro.cells import encode_groups, encode_labels
-from fairdro.data.examples import Examples
+from fairdro.data.examples import Examples, named_parts, random_parts
 from fairdro.errors import InputError
 from fairdro.files import read_table
 from fairdro.models.text import load_offline
 
 __all__ = ["TextInputs", "load_text_table", "load_tokenizer", "tokenise"]
 
-PARTS = ["train", "validation", "test"]
 TEXTS_PER_CHUNK = 10_000
 
 
@@ -140,7 +139,8 @@ def load_text_table(
     y, labels = encode_labels(table[label].to_pandas().to_numpy(), f"The column {label!r}")
     if len(labels) < 2:
         raise InputError(f"The column {label!r} has one value only; there is nothing to predict.")
-    parts = _named_parts(table[split].to_pylist(), split) if split in table.column_names else _random_parts(len(texts))
+    named = split in table.column_names
+    parts = named_parts(np.array(table[split].to_pylist(), dtype=object), split) if named else random_parts(len(texts))
     encoded = encode_groups(pd.DataFrame({name: table[name].to_pandas().to_numpy() for name in groups}))
     class_names = [str(value) for value in labels]
     how_split = f"by the column `{split}`" if split in table.column_names else "at random, 80 to 20"
@@ -153,23 +153,3 @@ def load_text_table(
     )
     inputs = tokenise(texts, load_tokenizer(encoder), max_length)
     return Examples(path.stem, inputs, y, encoded, class_names, parts, card)
-
-
-def _named_parts(values: list[object], column: str) -> dict[str, np.ndarray]:
-    """Return the rows of every part that a column names."""
-    for value in values:
-        if value not in PARTS:
-            raise InputError(
-                f"The column {column!r} may say train, validation and test, not {value!r}; rename its values, or the column "
-                "to have the rows split at random."
-            )
-    named = np.array(values)
-    parts = {name: np.flatnonzero(named == name) for name in PARTS}
-    if len(parts["train"]) == 0 or len(parts["test"]) == 0:
-        raise InputError(f"The column {column!r} must say train for some rows and test for others.")
-    return {name: rows for name, rows in parts.items() if len(rows) > 0}
-
-
-def _random_parts(n: int) -> dict[str, np.ndarray]:
-    train, test = np.split(np.random.RandomState(0).permutation(n), [int(0.8 * n)])
-    return {"train": train, "test": test}
