@@ -262,6 +262,11 @@ class Method:
         return torch.tensor(getattr(self, key), dtype=torch.float64)[..., None, None]
 
     @property
+    def adaptive(self) -> bool:
+        """Whether statistics of the training set move the weights, by an :meth:`update` or :meth:`next_round` of its own."""
+        return type(self).update is not Method.update or type(self).next_round is not Method.next_round
+
+    @property
     def needs_probabilities(self) -> bool:
         """Whether :meth:`update` reads the mean predicted probabilities of the cells."""
         return False

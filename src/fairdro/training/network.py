@@ -293,7 +293,7 @@ class _Trainer:
         return to_device(x, self.device), self.cells.y[rows].to(self.device), self.cells.groups[rows].to(self.device)
 
     def _update(self) -> None:
-        if not self.recipe.exact:
+        if not (self.recipe.exact and self.method.adaptive):
             self.criterion.step()
             return
         own = torch.arange(len(self.cells))[rank() :: world()]
