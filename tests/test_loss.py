@@ -2,6 +2,7 @@
 
 import copy
 import socket
+from contextlib import nullcontext
 
 import hypothesis.strategies as st
 import pytest
@@ -238,3 +239,17 @@ def test_two_processes_are_one(tmp_path, name):
     for other in two:
         torch.testing.assert_close(other["weight"], one["weight"], atol=1e-5, rtol=0)
         torch.testing.assert_close(other["q"], one["q"], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_works_where_the_model_is(name, monkeypatch):
+    """The meta device stands for a GPU: it refuses to mix with tensors of the CPU as well."""
+    rule = get_method(name)()
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # knows no meta device
+    monkeypatch.setattr(type(rule), "every_batch", False)  # the state of such a method moves on the CPU
+    criterion = FairLoss(rule, n_classes=2, n_groups=2, total_steps=3).to("meta")
+    logits, features = (torch.randn(16, width, device="meta", requires_grad=True) for width in (2, 4))
+    y, a = (torch.zeros(16, dtype=torch.int64, device="meta") for _ in range(2))
+    loss = criterion(logits, y, a, features=features, teacher=features.detach())
+    loss.backward()
+    assert loss.device.type == "meta"

@@ -108,6 +108,17 @@ def test_label_bias_correction_vectors(vectors):
     assert float(loss) == pytest.approx(case["bal_loss_after_iter2"], abs=1e-6)
 
 
+def test_label_bias_correction_in_a_single_round_moves_at_every_update():
+    counts = torch.tensor([[30.0, 20.0], [10.0, 40.0]])
+    cells = CellMeans(torch.tensor([[0.1, 0.3], [0.25, 0.2]], dtype=torch.float64))
+    single, several = LBC(eta=2.0, rounds=1), LBC(eta=2.0)
+    state = single.begin(Task(counts))
+    assert torch.equal(single.update(state, cells, 0.5)["multipliers"], several.next_round(state, cells)["multipliers"])
+    assert several.update(state, cells, 0.5) is state
+    with pytest.raises(InputError, match="positive whole number"):
+        LBC(rounds=0)
+
+
 def test_fairbatch_vectors(vectors):
     case = vectors["G_fairbatch_gamma0.1"]
     counts = torch.tensor(case["n_g_y"], dtype=torch.float64).T

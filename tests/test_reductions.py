@@ -49,7 +49,7 @@ def test_agrees_in_kind_with_fairlearn(problem, ours):
 def test_randomised_prediction_draws_from_the_rounds(problem, ours):
     X, _ = problem
     drawn = ours.predict_randomised(X, seed=0)
-    assert len(ours.earlier) == EGR.rounds - 1
+    assert len(ours.earlier) == EGR().rounds - 1
     assert drawn.equal(ours.predict_randomised(X, seed=0))
     assert not drawn.equal(ours.predict_randomised(X, seed=1))
     by_round = []

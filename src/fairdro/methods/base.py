@@ -172,8 +172,6 @@ class Method:
         What the method is defined for.
     instead : str
         A method to use where it is not.
-    rounds : int
-        How often the engine trains in full, with a fresh optimiser and schedule.
     restart : bool
         Whether each round starts from the initial models, or on from the last.
     """
@@ -189,7 +187,6 @@ class Method:
     max_classes: ClassVar[int | None] = None
     max_groups: ClassVar[int | None] = None
     instead: ClassVar[str] = "fairdro"
-    rounds: ClassVar[int] = 1
     restart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -260,6 +257,11 @@ class Method:
     def hyperparameter(self, key: str) -> Tensor:
         """Return a hyperparameter as a tensor ``(P, 1, 1)``, or ``(1, 1)`` if it is one number."""
         return torch.tensor(getattr(self, key), dtype=torch.float64)[..., None, None]
+
+    @property
+    def rounds(self) -> int:
+        """How often the engine trains in full, with a fresh optimiser and schedule."""
+        return 1
 
     @property
     def adaptive(self) -> bool:

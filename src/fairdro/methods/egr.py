@@ -46,7 +46,6 @@ class EGR(Baseline):
     search: ClassVar[dict[str, LogRange]] = {"bound": LogRange(1e-2, 1e1), "eta": LogRange(1e-2, 1e2)}
     regularised: ClassVar[bool] = True
     max_classes: ClassVar[int | None] = 2
-    rounds: ClassVar[int] = 11
     restart: ClassVar[bool] = True
 
     choices: ClassVar[dict[str, list[str]]] = {**Baseline.choices, "variant": VARIANTS}
@@ -54,6 +53,11 @@ class EGR(Baseline):
     eta: Scalars = 1.0
     bound: Scalars = 1.0
     variant: Literal["paper", "code"] = "paper"
+
+    @property
+    def rounds(self) -> int:
+        """Ten rounds, and one more with the average of their multipliers."""
+        return 11
 
     def begin(self, task: Task) -> State:
         """Start from theta = 0."""
@@ -112,14 +116,14 @@ class EGR(Baseline):
         present = share > 0
         cost_0, cost_1 = self.costs(share, multipliers)
         advantage = (cost_0 - cost_1).where(present, 0)
-        label = torch.tensor([[False], [True]])
+        label = torch.tensor([[False], [True]], device=share.device)
         number = present.sum((-2, -1), keepdim=True) if self.objective == "balanced" else 1
         return 2 * share * advantage.abs() / number, (advantage > 0) == label
 
     def costs(self, share: Tensor, multipliers: Tensor) -> tuple[Tensor, Tensor]:
         """Return what predicting 0 and predicting 1 costs a sample of every cell ``(..., 2, A)``."""
         unit = 1 / share.clamp(min=1e-12) if self.objective == "balanced" else torch.ones_like(share)
-        label = torch.tensor([[0.0], [1.0]], dtype=share.dtype)
+        label = torch.tensor([[0.0], [1.0]]).to(share)
         of_class = share.sum(-1, keepdim=True)
         total = multipliers.sum(-1, keepdim=True)
         if self.variant == "code":

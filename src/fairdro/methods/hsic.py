@@ -57,7 +57,7 @@ class FairHSIC(Regulariser):
     def _kernel(self, rows: Tensor, of_class: Tensor) -> Tensor:
         """Return the kernel ``(*bank, B, B)`` between samples of the same class; 0 elsewhere and on the diagonal."""
         unit = torch.nn.functional.normalize(rows, dim=-1)
-        others = of_class @ of_class.mT * (1 - torch.eye(rows.shape[-2], dtype=rows.dtype))
+        others = of_class @ of_class.mT * (1 - torch.eye(rows.shape[-2]).to(rows))
         if self.kernel == "polynomial":
             return (unit @ unit.mT).square() * others
         distances = squared_distances(unit, unit)

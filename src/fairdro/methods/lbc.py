@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fairdro.errors import InputError
 from fairdro.methods.base import Baseline, CellMeans, LogRange, Scalars, State, Task
 
 
@@ -24,14 +25,23 @@ class LBC(Baseline):
     ----------
     eta : float or sequence of float, default 1
         Step of the multipliers.
+    rounds : int, default 10
+        Full trainings, of which each goes on from the last. With 1, the multipliers move at every update of a single
+        training instead, as the paper does on texts.
     objective : {"balanced", "standard"}, default "balanced"
     """
 
     name: ClassVar[str] = "lbc"
     search: ClassVar[dict[str, LogRange]] = {"eta": LogRange(1e-3, 1e2)}
-    rounds: ClassVar[int] = 10
 
     eta: Scalars = 1.0
+    rounds: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds < 1 or self.rounds != int(self.rounds):
+            raise InputError(f"rounds of lbc must be a positive whole number, got {self.rounds}.")
+        object.__setattr__(self, "rounds", int(self.rounds))
 
     def begin(self, task: Task) -> State:
         """Start from multipliers of zero."""
@@ -45,6 +55,10 @@ class LBC(Baseline):
     def weights(self, state: State) -> Tensor:
         """Return the plain weights times the sigmoid of the multipliers."""
         return state["plain"] * state["multipliers"].sigmoid()
+
+    def update(self, state: State, cells: CellMeans, progress: float) -> State:
+        """In a single round, do what is otherwise done between rounds."""
+        return self.next_round(state, cells) if self.rounds == 1 else state
 
     def next_round(self, state: State, cells: CellMeans) -> State:
         """Raise the multipliers of cells whose accuracy is below that of their class."""

@@ -71,7 +71,7 @@ class PL(Baseline):
     def _constraints(self, per_cell: Tensor, batch: Batch) -> Tensor:
         """Return the constraints of every class and pair of neighbours, both ways; 0 where a cell has no samples."""
         gap = per_cell[..., :-1] - per_cell[..., 1:]
-        both = torch.stack([gap, -gap], dim=-1) - self.hyperparameter("kappa")[..., None].to(gap.dtype)
+        both = torch.stack([gap, -gap], dim=-1) - self.hyperparameter("kappa")[..., None].to(gap)
         known = (batch.present[..., :-1] & batch.present[..., 1:])[..., None]
         return both.where(known, 0).flatten(-3)
 
@@ -79,9 +79,9 @@ class PL(Baseline):
 def stationary(M: Tensor) -> Tensor:
     """Return the distribution that a column-stochastic matrix ``(..., m, m)`` leaves unchanged."""
     size = M.shape[-1]
-    system = M - torch.eye(size, dtype=M.dtype)
+    system = M - torch.eye(size).to(M)
     system[..., -1, :] = 1
-    target = torch.zeros(size, dtype=M.dtype)
+    target = torch.zeros(size).to(M)
     target[-1] = 1
     solution = torch.linalg.solve(system, target.expand(*M.shape[:-1]))
     return solution.clamp(min=0) / solution.clamp(min=0).sum(-1, keepdim=True)

@@ -62,9 +62,9 @@ class Renyi(Regulariser):
         if cells.probabilities is None:
             raise InputError("Renyi needs the mean probabilities of every cell.")
         sums = cells.probabilities.nan_to_num(0) * state["counts"][..., None]
-        signed = (_signs(sums)[:, None].to(sums.dtype) * sums).sum(-2)
+        signed = (_signs(sums)[:, None] * sums).sum(-2)
         return {**state, "W": signed / (2 * sums.sum(-2).clamp(min=1e-12))}
 
 
 def _signs(like: Tensor) -> Tensor:
-    return torch.tensor([-1.0, 1.0], dtype=like.dtype)
+    return torch.tensor([-1.0, 1.0]).to(like)

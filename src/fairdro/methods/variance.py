@@ -39,7 +39,7 @@ class RVP(Scratch):
         number = present.sum(-1).clamp(min=1)
         centre = (means * present).sum(-1, keepdim=True) / number[..., None]
         variance = ((means - centre).square() * present).sum(-1) / number
-        return (self.hyperparameter("rho")[..., 0].to(means.dtype) * variance + ROOT_FLOOR).sqrt().mean(-1)
+        return (self.hyperparameter("rho")[..., 0].to(means) * variance + ROOT_FLOOR).sqrt().mean(-1)
 
 
 @dataclass(frozen=True)
