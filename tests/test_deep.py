@@ -1,16 +1,32 @@
 """Images from files to a fair network and to a frontier on its last layer, on a few small pictures."""
 
 import json
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
+from transformers import (
+    ConvNextConfig,
+    ConvNextModel,
+    ResNetConfig,
+    ResNetModel,
+    SwinConfig,
+    SwinModel,
+    ViTConfig,
+    ViTModel,
+)
 
 from command import run_here
 from fairdro.data.features import load_features
+from fairdro.deep import Job, load_examples, load_run
+from fairdro.errors import InputError
+from fairdro.models.pretrained import PretrainedClassifier
+from fairdro.training.network import logits_of
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +85,100 @@ def test_a_frontier_on_the_last_layer(celeba, tmp_path):
     assert features.stat().st_mtime_ns == before
 
 
+def test_a_frontier_on_the_last_layer_of_a_trained_network_and_a_student_of_it(celeba, tmp_path):
+    options = ("--data", celeba, "--size", "32", "--epochs", "1", "--batch-size", "48", "--lr", "0.002")
+    assert run_here("train", "celeba", *options, "--method", "scratch", "--out", "plain", cwd=tmp_path).returncode == 0
+    options = (*options, "--method", "mfd", "--teacher", "plain", "--out", "student")
+    done = run_here("train", "celeba", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not list((tmp_path / "student").glob("teacher*"))
+    assert json.loads((tmp_path / "student" / "result.json").read_text())["recipe"]["lr"] == 0.002
+    options = ("--last-layer", "--data", celeba, "--network", "plain", "--points", "3", "--methods", "scratch")
+    done = run_here("bench", "celeba", *options, "--protocol", "validated", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (file,) = (tmp_path / "out").glob("*.safetensors")
+    job, network = load_run(tmp_path / "plain", celeba)
+    features = torch.tensor(load_features(file).X.to_numpy())
+    expected = logits_of(network, load_examples(job).inputs)
+    torch.testing.assert_close(network.head(features), expected, rtol=1e-4, atol=1e-4)
+    done = run_here("bench", "utkface", *options, "--out", "out", cwd=tmp_path)
+    assert (done.returncode, "is for celeba, not for utkface" in done.stderr) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def own(celeba, tmp_path_factory):
+    """The same pictures in a folder of one's own, and a small encoder of images that says how it was trained."""
+    folder = tmp_path_factory.mktemp("own")
+    rows = [[f"{i + 1:06d}.jpg", ["dark", "blond"][i % 2], i // 2 % 2] for i in range(160)]
+    for name, *_ in rows:
+        shutil.copy(celeba / "img_align_celeba" / name, folder / name)
+    pd.DataFrame(rows, columns=["image", "label", "group"]).to_csv(folder / "labels.csv", index=False)
+    config = ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2)
+    ConvNextModel(config).save_pretrained(folder / "encoder")
+    about = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.5, 0.5, 0.5], "image_processor_type": "ConvNextImageProcessor"}
+    (folder / "encoder" / "preprocessor_config.json").write_text(json.dumps(about))
+    return folder
+
+
+def test_own_images_and_an_encoder_of_hugging_face(own, tmp_path):
+    options = ("--data", own, "--model", own / "encoder", "--size", "32")
+    done = run_here("train", "images", *options, "--epochs", "1", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "test: " in done.stdout
+    assert "Loading weights" not in done.stderr
+    done = run_here("bench", "images", *options, "--last-layer", "--points", "3", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    job = Job("images", own, model=str(own / "encoder"), size=32)
+    examples = load_examples(job)
+    image = examples.inputs.batch(torch.tensor([0]))
+    pixels = torch.from_numpy(np.array(examples.inputs.images[:1])).float()
+    pixels = torch.nn.functional.interpolate(pixels, (32, 32), mode="bilinear", antialias=True) / 255
+    expected = (pixels - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / 0.5
+    torch.testing.assert_close(image, expected, atol=0.01, rtol=0)
+    (file,) = (tmp_path / "out").glob("*.safetensors")
+    assert load_features(file).X.shape == (160, 16)
+
+
+ENCODERS = {
+    "tokens": ViTModel(ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=32, patch_size=8)),
+    "map": ResNetModel(ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1])),
+    "mean": ConvNextModel(ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2)),
+    "mean of tokens": SwinModel(SwinConfig(image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 2], window_size=4)),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_encoders_of_images_of_every_build(kind):
+    model, images = PretrainedClassifier(ENCODERS[kind], 3).eval(), torch.randn(2, 3, 32, 32)
+    features = model.features(images)
+    assert features.shape == (2, model.n_features)
+    torch.testing.assert_close(model(images), model.head(features))
+    model(images).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters() if parameter.requires_grad)
+
+
+def test_an_encoder_with_a_size_of_its_own_says_so():
+    with pytest.raises(InputError, match="does not take images of 16 pixels"):
+        PretrainedClassifier(ENCODERS["tokens"], 2)(torch.zeros(1, 3, 16, 16))
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("train", "faces", "--data", ".", "--out", "o"), "no dataset of images or texts named 'faces'"),
         (("train", "celeba", "--data", ".", "--out", "o"), "list_attr_celeba.txt"),
         (("train", "utkface", "--data", ".", "--out", "o"), "UTKFace"),
-        (("train", "celeba", "--data", ".", "--out", "o", "--model", "vgg"), "no model for images named 'vgg'"),
+        (("train", "celeba", "--data", ".", "--out", "o", "--model", "vgg"), "no encoder 'vgg' on this machine"),
+        (("train", "images", "--data", ".", "--out", "o"), "no labels.csv or labels.parquet"),
+        (("train", "texts", "--data", "posts.csv", "--out", "o", "--model", "vgg"), "no file posts.csv"),
+        (("train", "celeba", "--data", ".", "--out", "o", "--teacher", "t", "--method", "mfd"), "no trained network"),
         (("train", "hatexplain", "--data", ".", "--out", "o"), "name an encoder"),
         (("train", "celeba", "--data", ".", "--out", "o", "--soft"), "no soft groups"),
         (("train", "celeba", "--data", ".", "--out", "o", "--set", "rho"), "name=value"),
         (("train", "celeba", "--data", ".", "--out", "o", "--set", "tau=1"), "does not have these hyperparameters: tau"),
-        (("bench", "celeba", "--model", "resnet18", "--last-layer"), "Say with --data"),
+        (("bench", "celeba", "--model", "resnet18", "--last-layer"), "say with --data"),
+        (("bench", "celeba", "utkface", "--last-layer", "--data", "."), "name one dataset"),
+        (("bench", "celeba", "--last-layer", "--data", ".", "--network", "n"), "no trained network"),
         (("bench", "adult", "--model", "resnet18", "--last-layer", "--data", "."), "no dataset of images or texts"),
         (("data", "check", "adult", "."), "no dataset of images or texts"),
         (("data", "check", "civilcomments", "."), "all_data_with_identities.csv"),

@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 import torch
 
+from command import run_here
 from fairdro.data.civilcomments import PAPER_COUNTS, check_civilcomments, load_civilcomments
+from fairdro.data.examples import Subset
 from fairdro.data.hatexplain import check_hatexplain, load_hatexplain
 from fairdro.data.texts import TextInputs, load_text_table, load_tokenizer, tokenise
 from fairdro.errors import InputError
 from fairdro.methods import get_method
-from fairdro.models.text import TextClassifier
+from fairdro.models.pretrained import PretrainedClassifier
 from fairdro.training.network import Recipe, features_of, logits_of, train_network
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'fairdro[text]'")
@@ -106,9 +108,9 @@ def test_mistakes_with_tokens_are_told(encoder, tmp_path):
     with pytest.raises(InputError, match="hf download no-such/encoder"):
         load_tokenizer("no-such/encoder")
     with pytest.raises(InputError, match="hf download no-such/encoder"):
-        TextClassifier.from_pretrained("no-such/encoder", 2)
+        PretrainedClassifier.from_pretrained("no-such/encoder", 2)
     with pytest.raises(InputError, match=r"model\.safetensors"):
-        TextClassifier.from_pretrained(tmp_path, 2)
+        PretrainedClassifier.from_pretrained(tmp_path, 2)
 
 
 def test_without_transformers_the_error_says_what_to_install(encoder, monkeypatch):
@@ -118,7 +120,7 @@ def test_without_transformers_the_error_says_what_to_install(encoder, monkeypatc
 
 
 def test_classifier_is_its_head_on_the_first_token_of_the_encoder(encoder):
-    model = TextClassifier.from_pretrained(encoder, 3).eval()
+    model = PretrainedClassifier.from_pretrained(encoder, 3).eval()
     batch = tokenise(TEXTS, load_tokenizer(encoder), 16).batch(torch.arange(len(TEXTS)))
     features = model.features(batch)
     assert features.shape == (len(TEXTS), model.n_features) == (len(TEXTS), 16)
@@ -130,14 +132,14 @@ def test_classifier_is_its_head_on_the_first_token_of_the_encoder(encoder):
 
 
 def test_padding_does_not_change_the_features(encoder):
-    model = TextClassifier.from_pretrained(encoder, 2)
+    model = PretrainedClassifier.from_pretrained(encoder, 2)
     inputs = tokenise(TEXTS, load_tokenizer(encoder), 16)
-    alone = torch.cat([features_of(model, inputs, torch.tensor([row])) for row in range(len(TEXTS))])
+    alone = torch.cat([features_of(model, Subset(inputs, torch.tensor([row]))) for row in range(len(TEXTS))])
     torch.testing.assert_close(alone, features_of(model, inputs))
 
 
 def test_biases_and_norms_have_no_weight_decay(encoder):
-    model = TextClassifier.from_pretrained(encoder, 2)
+    model = PretrainedClassifier.from_pretrained(encoder, 2)
     decayed, free = model.parameter_groups(0.01)
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.01, 0.0)
     spared = {id(parameter) for parameter in free["params"]}
@@ -147,7 +149,7 @@ def test_biases_and_norms_have_no_weight_decay(encoder):
 
 
 def test_every_parameter_gets_a_gradient(encoder):
-    model = TextClassifier.from_pretrained(encoder, 2)
+    model = PretrainedClassifier.from_pretrained(encoder, 2)
     model(tokenise(TEXTS, load_tokenizer(encoder), 16).batch(torch.arange(len(TEXTS)))).square().sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
@@ -202,7 +204,7 @@ def test_a_network_trains_on_texts_with_soft_groups(encoder, table):
     path, _ = table
     examples = load_text_table(path, encoder=encoder, group=["left", "right"])
     subset, cells = examples.part("train")
-    model = TextClassifier.from_pretrained(encoder, 2)
+    model = PretrainedClassifier.from_pretrained(encoder, 2)
     trained = train_network(model, subset, cells, get_method("fairdro")(), Recipe(epochs=2, batch_size=10), device="cpu")
     assert not trained.diverged
     assert logits_of(model, subset).shape == (20, 2)
@@ -219,6 +221,19 @@ CIVIL = pd.DataFrame(
     ],
     columns=["comment_text", "split", "toxicity", "black", "white", "asian", "latino", "other_race_or_ethnicity"],
 )
+
+
+def test_a_table_on_the_command_line_from_end_to_end_and_on_the_last_layer(encoder, table, tmp_path):
+    path, frame = table
+    frame.assign(group=np.tile(["v", "v", "u", "u"], 10)).to_csv(path, index=False)
+    options = ("texts", "--data", path, "--model", encoder)
+    done = run_here("train", *options, "--epochs", "1", "--batch-size", "10", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("validation: ")
+    done = run_here("bench", *options, "--last-layer", "--points", "3", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = run_here("train", *options, "--soft", "--out", "soft", cwd=tmp_path)
+    assert (done.returncode, "load_text_table" in done.stderr) == (2, True)
 
 
 def test_civilcomments_follows_the_rules_of_the_paper(encoder, tmp_path):

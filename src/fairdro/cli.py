@@ -57,6 +57,7 @@ OnShare = Callable[[int, int], object]
 console = Console() if sys.stdout.isatty() else Console(width=140)
 
 
+DEEP_HELP = "utkface, celeba, civilcomments, hatexplain, or your own: images or texts."
 DATA_HELP = "Folder or file with the images or texts."
 SELECT_HELP = "How to choose a point of each method: 'keep=0.95' (the paper's rule), 'max-dca=0.05' or 'knee'."
 
@@ -120,8 +121,16 @@ def bench(
         ),
     ] = False,
     data: Annotated[Path | None, typer.Option(help=DATA_HELP, show_default=False)] = None,
+    network: Annotated[
+        Path | None,
+        typer.Option(help="Folder made by `fairdro train`: take the last layer of its network.", show_default=False),
+    ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Epochs of the network for images with --last-layer; the paper's by default.")
+        int | None,
+        typer.Option(
+            help="Epochs to train the network with --last-layer; the paper's for resnet18, none for an encoder.",
+            show_default=False,
+        ),
     ] = None,
     size: Annotated[int, typer.Option(help="Side of images in pixels with --last-layer.")] = 224,
     soft: Annotated[bool, typer.Option("--soft", help="Texts belong to groups in shares, with --last-layer.")] = False,
@@ -139,7 +148,7 @@ def bench(
         study = read_study(file)
     else:
         if last_layer:
-            datasets = _last_layers(datasets or [], model, data, out, epochs=epochs, size=size, soft=soft, protocol=protocol)
+            datasets = [_last_layer(datasets or [], model, data, out, network, epochs, size, soft=soft, protocol=protocol)]
             model = "linear"
         plan = BenchPlan(
             datasets=datasets or [],
@@ -174,48 +183,50 @@ def report(
     _show(folder, rule_from(select))
 
 
-def _last_layers(
+def _last_layer(
     datasets: list[str],
     model: str,
     data: Path | None,
     out: Path,
-    *,
+    network: Path | None,
     epochs: int | None,
     size: int,
+    *,
     soft: bool,
     protocol: str,
-) -> list[str]:
-    """Make the features of every dataset's network, or find them made; return their files, which are datasets."""
-    from fairdro.deep import Job, last_layer  # noqa: PLC0415 - a while to load
+) -> str:
+    """Make the features of a network's last layer, or find them made; return their file, which is a dataset."""
+    from fairdro.deep import Job, last_layer, load_run  # noqa: PLC0415 - a while to load
 
-    files = []
-    for name in datasets:
-        job = Job(name, _needed(data), model=model, size=size, soft=soft, protocol=protocol)
-        with _steps(f"the network for {name}") as on_step:
-            files.append(str(last_layer(job, out, epochs=epochs, on_step=on_step)))
-    return files
-
-
-def _needed(data: Path | None) -> Path:
-    if data is None:
-        raise InputError("Say with --data where the images or texts are.")
-    return data
+    if len(datasets) > 1 or data is None:
+        raise InputError("With --last-layer name one dataset, and say with --data where its images or texts are.")
+    if network is None:
+        job, trained = Job(datasets[0], data, model=model, size=size, soft=soft, protocol=protocol), None
+    else:
+        job, trained = load_run(network, data)
+        if job.dataset != datasets[0]:
+            raise InputError(f"The network in {network} is for {job.dataset}, not for {datasets[0]}.")
+    return str(last_layer(job, out, network=trained, epochs=epochs, stage=_steps))
 
 
 @app.command()
 def train(
     *,
-    dataset: Annotated[str, typer.Argument(help="utkface, celeba, civilcomments or hatexplain.", show_default=False)],
+    dataset: Annotated[str, typer.Argument(help=DEEP_HELP, show_default=False)],
     data: Annotated[Path, typer.Option(help=DATA_HELP, show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder for the network and its metrics.", show_default=False)],
     method: Annotated[str, typer.Option(help="One of `fairdro list methods`.")] = "fairdro",
-    model: Annotated[
-        str, typer.Option(help="'resnet18', or for texts an encoder of Hugging Face or its folder.")
-    ] = "resnet18",
+    model: Annotated[str, typer.Option(help="'resnet18', or an encoder of Hugging Face, by name or folder.")] = "resnet18",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A hyperparameter of the method, e.g. rho=0.3.", show_default=False)
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.", show_default=False)] = None,
+    lr: Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.", show_default=False)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.", show_default=False)] = None,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(help="For mfd: folder made by `fairdro train --method scratch`, else one is trained first."),
+    ] = None,
     size: Annotated[int, typer.Option(help="Side of images in pixels.")] = 224,
     rows: Annotated[int | None, typer.Option(help="Train on so many rows only.", show_default=False)] = None,
     soft: Annotated[bool, typer.Option("--soft", help="Texts belong to groups in shares.")] = False,
@@ -223,17 +234,17 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed of initial weights and batches.")] = 0,
 ) -> None:
     """Train a network from end to end on images or texts; also under torchrun. It goes on where it was stopped."""
-    from fairdro.deep import Job, load_examples, train_end_to_end  # noqa: PLC0415 - a while to load
+    from fairdro.deep import Job, load_examples, load_run, train_end_to_end  # noqa: PLC0415 - a while to load
 
     job = Job(dataset, data, model=model, size=size, soft=soft, protocol=protocol, seed=seed)
     hyperparameters, kind = _hyperparameters(set_ or []), get_method(method)
     check_hyperparameters(kind, hyperparameters)
-    rule = kind(**hyperparameters)
+    rule, recipe = kind(**hyperparameters), job.recipe(epochs=epochs, lr=lr, batch_size=batch_size)
+    lesson = None if teacher is None else load_run(teacher, data)[1]
     with processes():
-        with _steps("reading") as on_step:
+        with _steps(f"reading {dataset}") as on_step:
             examples = load_examples(job, on_step)
-        with _steps("training") as on_step:
-            metrics = train_end_to_end(job, examples, rule, out, epochs=epochs, rows=rows, on_step=on_step)
+        metrics = train_end_to_end(job, examples, rule, out, recipe=recipe, rows=rows, teacher=lesson, stage=_steps)
         if rank() > 0:
             return
     for part, values in metrics.items():
@@ -271,7 +282,8 @@ def _hyperparameters(settings: list[str]) -> dict[str, Any]:
 @contextmanager
 def _steps(what: str) -> Iterator[OnShare]:
     """Show a bar for a number of steps on a terminal."""
-    with Progress(console=Console(stderr=True), transient=True, disable=not console.is_terminal) as progress:
+    hidden = not console.is_terminal or rank() > 0
+    with Progress(console=Console(stderr=True), transient=True, disable=hidden) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 

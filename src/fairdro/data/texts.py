@@ -16,7 +16,7 @@ from fairdro.cells import encode_groups, encode_labels
 from fairdro.data.examples import Examples, named_parts, random_parts
 from fairdro.errors import InputError
 from fairdro.files import read_table
-from fairdro.models.text import load_offline
+from fairdro.models.pretrained import load_offline
 
 __all__ = ["TextInputs", "load_text_table", "load_tokenizer", "tokenise"]
 

@@ -11,7 +11,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +33,8 @@ from fairdro.training.sampling import draw_epoch
 from fairdro.training.trained import RUNAWAY_LOSS
 
 __all__ = ["Inputs", "Recipe", "TrainedNetwork", "features_of", "logits_of", "train_network"]
+
+OnStep = Callable[[int, int], object]
 
 SCHEDULES = ["cosine", "linear", "constant"]
 ROWS_PER_PASS = 256
@@ -153,7 +155,7 @@ def train_network(
     teacher: nn.Module | None = None,
     device: str | torch.device | None = None,
     checkpoint: Path | None = None,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> TrainedNetwork:
     """Train a network by a method.
 
@@ -250,7 +252,7 @@ class _Trainer:
             self.model.parameters() if groups is None else groups(decay), lr=self.recipe.lr, weight_decay=decay
         )
 
-    def train_epoch(self, epoch: int, on_step: Callable[[int, int], object] | None) -> None:
+    def train_epoch(self, epoch: int, on_step: OnStep | None) -> None:
         """Train on the batches of one epoch, and let the method answer."""
         in_round = epoch % self.recipe.epochs
         if in_round == 0 and epoch > 0:
@@ -395,23 +397,26 @@ def hidden(model: nn.Module, x: Any) -> Tensor:
 
 
 @torch.no_grad()
-def _passes(model: nn.Module, inputs: Inputs, of: Callable[[Any], Tensor], rows: Tensor | None) -> Iterator[Tensor]:
+def _in_passes(model: nn.Module, inputs: Inputs, of: Callable[[Any], Tensor], on_step: OnStep | None) -> Tensor:
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    rows = torch.arange(len(inputs)) if rows is None else rows
-    for part in rows.split(ROWS_PER_PASS):
-        yield of(to_device(inputs.batch(part), device)).float().cpu()
+    parts = []
+    for rows in torch.arange(len(inputs)).split(ROWS_PER_PASS):
+        parts.append(of(to_device(inputs.batch(rows), device)).float().cpu())
+        if on_step is not None:
+            on_step(int(rows[-1]) + 1, len(inputs))
     model.train(was_training)
+    return torch.cat(parts)
 
 
-def logits_of(model: nn.Module, inputs: Inputs, rows: Tensor | None = None) -> Tensor:
-    """Return the logits ``(N, Y)`` of all inputs, or of some rows, in evaluation mode."""
-    return torch.cat(list(_passes(model, inputs, _Logits(model), rows)))
+def logits_of(model: nn.Module, inputs: Inputs, on_step: OnStep | None = None) -> Tensor:
+    """Return the logits ``(N, Y)`` of all inputs in evaluation mode."""
+    return _in_passes(model, inputs, _Logits(model), on_step)
 
 
-def features_of(model: nn.Module, inputs: Inputs, rows: Tensor | None = None) -> Tensor:
-    """Return the features of the last hidden layer ``(N, F)`` of all inputs, or of some rows, in evaluation mode."""
+def features_of(model: nn.Module, inputs: Inputs, on_step: OnStep | None = None) -> Tensor:
+    """Return the features of the last hidden layer ``(N, F)`` of all inputs in evaluation mode."""
     if not hasattr(model, "features"):
         raise InputError("The model needs a method features(x) that gives its last hidden layer.")
-    return torch.cat([part.flatten(1) for part in _passes(model, inputs, lambda x: hidden(model, x), rows)])
+    return _in_passes(model, inputs, lambda x: hidden(model, x).flatten(1), on_step)
