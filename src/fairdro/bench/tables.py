@@ -82,14 +82,19 @@ def select(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
 
 
 def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFrame:
-    """Add the 95 % bootstrap interval of every measure on the test part to single seeds, as ``dca_low`` and ``dca_high``."""
+    """Add the 95 % bootstrap interval of every measure on the test part to single seeds, as ``dca_low`` and ``dca_high``.
+
+    Shares of soft groups have none.
+    """
     bounds: list[dict[str, float]] = []
     for _, chosen in selected.iterrows():
         if pd.isna(chosen["accuracy"]) or chosen["seeds"] > 1:
             bounds.append({})
             continue
         outcome, point = find_point(outcomes, chosen)
-        metrics = Confusion(outcome.confusion["test"][0, point], outcome.class_names, outcome.group_names).metrics()
+        counts = outcome.confusion["test"][0, point]
+        whole = np.array_equal(counts, counts.round())
+        metrics = Confusion(counts, outcome.class_names, outcome.group_names, countable=whole).metrics()
         bounds.append({f"{m}_{end}": float(metrics[end][m]) for m in MEASURES.values() for end in ("low", "high")})
     return selected.join(pd.DataFrame(bounds, index=selected.index))
 
