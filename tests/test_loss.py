@@ -253,3 +253,16 @@ def test_every_method_works_where_the_model_is(name, monkeypatch):
     loss = criterion(logits, y, a, features=features, teacher=features.detach())
     loss.backward()
     assert loss.device.type == "meta"
+
+
+def test_features_by_a_hook():
+    """A model that does not return its hidden layer, as the documentation has it."""
+    X, y, a = cells_of(biased_problem(2, 2, n=64))
+    layer, kept = nn.Linear(X.shape[1], 8), {}
+    model = nn.Sequential(layer, nn.ReLU(), nn.Linear(8, 2))
+    layer.register_forward_hook(lambda layer, inputs, output: kept.update(features=output))
+    criterion = FairLoss(get_method("fairhsic")(lam=10.0), n_classes=2, n_groups=2, total_steps=1)
+    loss = criterion(model(X), y, a, features=kept["features"])
+    torch.testing.assert_close(loss, criterion(model(X), y, a, features=layer(X)))
+    (penalty,) = torch.autograd.grad(loss - nn.functional.cross_entropy(model(X), y), layer.weight)
+    assert penalty.abs().sum() > 0
