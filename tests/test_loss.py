@@ -1,7 +1,6 @@
 """The loss in a loop of one's own: against the engine for tables, the test vectors, and itself resumed and distributed."""
 
 import copy
-import socket
 from contextlib import nullcontext
 
 import hypothesis.strategies as st
@@ -17,8 +16,10 @@ from fairdro.methods import METHODS, FairDRO, get_method
 from fairdro.metrics import dca
 from fairdro.seeding import generator
 from fairdro.training import train_minibatch
+from fairdro.training.processes import added_up
 from fairdro.training.sampling import draw_epoch
 from problems import biased_problem
+from ranks import on_two_processes
 
 
 def cells_of(problem):
@@ -184,6 +185,11 @@ def test_mixed_precision_computes_the_loss_in_single_precision():
     assert torch.isfinite(model.weight.grad).all()
 
 
+def batch_of(y=None, a=None):
+    y, a = (torch.tensor(codes) if given is None else given for codes, given in (([0, 1, 0, 1], y), ([0, 0, 1, 1], a)))
+    return FairDROLoss(2, 2, total_steps=1)(torch.zeros(4, 2), y, a)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -196,6 +202,13 @@ def test_mixed_precision_computes_the_loss_in_single_precision():
             lambda: FairDROLoss(3, 2, total_steps=1)(torch.zeros(4, 2), torch.zeros(4).long(), torch.zeros(4).long()),
             "column per class",
         ),
+        (lambda: batch_of(a=torch.tensor([0, 1])), "hold 4 group codes"),
+        (lambda: batch_of(a=torch.tensor([0, 1, 0, 2])), "codes below 2 and 2"),
+        (lambda: batch_of(a=torch.zeros(4)), "hold 4 group codes"),
+        (lambda: batch_of(a=torch.ones(4, 3)), "shares in floating point of shape"),
+        (lambda: batch_of(a=torch.ones(4, 2)), "sum to one"),
+        (lambda: batch_of(y=torch.zeros(4)), "class codes of type int64"),
+        (lambda: batch_of(y=torch.tensor([0, 1, 2, 0])), "codes below 2 and 2"),
     ],
 )
 def test_mistakes_are_one_sentence(make, sentence):
@@ -203,42 +216,73 @@ def test_mistakes_are_one_sentence(make, sentence):
         make()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def train_all(rank, world, folder):
+    """Train by every method on this rank's share of every batch; what comes out must not depend on the number of ranks."""
+    X, y, a = cells_of(biased_problem(2, 2, n=240))
+    trained = {}
+    for name, kind in METHODS.items():
+        rule = kind()
+        torch.manual_seed(0)
+        layer = nn.Linear(X.shape[1], 8)
+        lesson = nn.Linear(X.shape[1], 8)(X).detach()
+        model = nn.ModuleDict({"layer": layer, "head": nn.Linear(8, 2)})
+        criterion = FairLoss(rule, n_classes=2, n_groups=2, total_steps=3)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+        first = 30 if rule.regularised or rule.every_batch else 17  # shares may differ where rows only add up
+        for _ in range(3):
+            for batch in torch.arange(240).split(60):
+                rows = batch if world == 1 else (batch[:first] if rank == 0 else batch[first:])
+                optimiser.zero_grad()
+                features = model["layer"](X[rows]).relu()
+                loss = criterion(model["head"](features), y[rows], a[rows], features=features, teacher=lesson[rows])
+                loss.backward()
+                for parameter in model.parameters():  # as DistributedDataParallel does
+                    parameter.grad = added_up(parameter.grad) / world
+                optimiser.step()
+            criterion.step()
+        trained[name] = {"weight": layer.weight.detach(), "q": criterion.weights}
+    torch.save(trained, f"{folder}/{world}-{rank}.pt")
 
 
-def train_rank(rank, world, port, folder, name):
-    """Train on this rank's unequal share of every batch; what comes out must not depend on the number of ranks."""
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
-    X, y, a = cells_of(biased_problem(3, 2, n=300))
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(X.shape[1], 8), nn.ReLU(), nn.Linear(8, 3))
-    parallel = nn.parallel.DistributedDataParallel(model) if world > 1 else model
-    criterion = FairLoss(get_method(name)(), n_classes=3, n_groups=2, total_steps=5)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
-    for _ in range(5):
-        for batch in torch.arange(300).split(60):
-            rows = batch[rank::world] if world == 1 else (batch[:17] if rank == 0 else batch[17:])
-            optimiser.zero_grad()
-            criterion(parallel(X[rows]), y[rows], a[rows]).backward()
-            optimiser.step()
-        criterion.step()
-    torch.save({"weight": model[0].weight.detach(), "q": criterion.weights}, f"{folder}/{world}-{rank}.pt")
-    torch.distributed.destroy_process_group()
+@pytest.fixture(scope="module")
+def on_ranks(tmp_path_factory):
+    """What every method trained on one process, and on each of two."""
+    folder = tmp_path_factory.mktemp("ranks")
+    train_all(0, 1, folder)
+    on_two_processes(train_all, folder)
+    return [torch.load(folder / f"{name}.pt") for name in ("1-0", "2-0", "2-1")]
 
 
-@pytest.mark.parametrize("name", ["fairdro", pytest.param("fairbatch", marks=pytest.mark.slow)])
-def test_two_processes_are_one(tmp_path, name):
-    for world in (1, 2):
-        torch.multiprocessing.spawn(train_rank, args=(world, free_port(), str(tmp_path), name), nprocs=world)
-    one, *two = (torch.load(tmp_path / f"{name}.pt") for name in ("1-0", "2-0", "2-1"))
+@pytest.mark.parametrize("name", METHODS)
+def test_two_processes_are_one(on_ranks, name):
+    one, *two = (trained[name] for trained in on_ranks)
     torch.testing.assert_close(two[0]["q"], two[1]["q"], rtol=0, atol=0)
     for other in two:
         torch.testing.assert_close(other["weight"], one["weight"], atol=1e-5, rtol=0)
         torch.testing.assert_close(other["q"], one["q"], atol=1e-6, rtol=0)
+
+
+def unequal_shares(rank, world):
+    criterion = FairLoss(get_method("rvp")(), n_classes=2, n_groups=2, total_steps=1)
+    labels = torch.zeros(3 + rank, dtype=torch.int64)
+    with pytest.raises(InputError, match="same size on all processes"):
+        criterion(torch.zeros(3 + rank, 2), labels, labels)
+
+
+@pytest.mark.slow
+def test_a_penalty_needs_equal_shares():
+    on_two_processes(unequal_shares)
+
+
+def test_a_class_that_was_not_seen_keeps_equal_weights():
+    criterion = FairDROLoss(2, 2, rho=1.0, total_steps=2, counts=torch.tensor([[50.0, 50.0], [2.0, 2.0]]))
+    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    criterion(logits, torch.tensor([0, 0]), torch.tensor([0, 1]))
+    criterion.step()
+    assert criterion.q.tolist() == [pytest.approx([0, 1]), pytest.approx([0.5, 0.5])]
+    criterion = FairDROLoss(2, 2, rho=1.0, total_steps=2)
+    criterion.step()
+    assert criterion.q.tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
 @pytest.mark.parametrize("name", METHODS)

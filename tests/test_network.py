@@ -3,7 +3,6 @@
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from fairdro.models.resnet import ResNet18
 from fairdro.training import train_fullbatch, train_minibatch
 from fairdro.training.network import Recipe, features_of, logits_of, train_network
 from problems import biased_problem
+from ranks import on_two_processes
 
 
 class Table:
@@ -207,56 +207,85 @@ def test_resnet_has_the_published_size_and_learns():
         other.load_torchvision({"conv1.weight": model.conv1.weight})
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def train_rank(rank, world, port, folder, name):
-    torch.set_num_threads(1)
-    if world > 1:
-        torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+def train_rank(rank, world, folder, name):
     X, cells = biased_problem(3, 2, n=400)
     recipe = Recipe(epochs=4, batch_size=66, lr=0.02, exact=name != "lbc")
     trained = train_network(
         net(X, 3), Table(X), cells, get_method(name)(), recipe, checkpoint=Path(folder) / f"{world}.ckpt"
     )
     torch.save({"weight": trained.model.top.weight.detach(), "q": trained.weights}, f"{folder}/{world}-{rank}.pt")
-    if world > 1:
-        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("name", ["fairdro", pytest.param("lbc", marks=pytest.mark.slow)])
 def test_two_processes_are_one(tmp_path, name):
-    train_rank(0, 1, None, str(tmp_path), name)
-    torch.multiprocessing.spawn(train_rank, args=(2, free_port(), str(tmp_path), name), nprocs=2)
+    train_rank(0, 1, tmp_path, name)
+    on_two_processes(train_rank, tmp_path, name)
     one, *two = (torch.load(tmp_path / f"{part}.pt") for part in ("1-0", "2-0", "2-1"))
     for other in two:
         torch.testing.assert_close(other["weight"], one["weight"], atol=1e-5, rtol=0)
         torch.testing.assert_close(other["q"], one["q"], atol=1e-6, rtol=0)
 
 
-def solve_rank(rank, world, port, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+def solve_rank(rank, world, folder):
     X, cells = biased_problem(3, 2, n=2000)
     rows = torch.arange(2000)[: 700 if rank == 0 else None][0 if rank == 0 else 700 :]
     trained = train_fullbatch(X[rows], cells.take(rows), FRONTIER, double=True, sharded=True)
     torch.save(trained.model.weight.detach(), f"{folder}/{rank}.pt")
-    torch.distributed.destroy_process_group()
 
 
 FRONTIER = FairDRO(rho=(0.0, 0.5, 2.0, 10.0), softness=0.02)
 
 
 def test_the_frontier_solver_with_rows_on_two_processes(tmp_path):
-    torch.multiprocessing.spawn(solve_rank, args=(2, free_port(), str(tmp_path)), nprocs=2)
+    on_two_processes(solve_rank, tmp_path)
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert torch.equal(first, second)
     X, cells = biased_problem(3, 2, n=2000)
     whole = train_fullbatch(X, cells, FRONTIER, double=True).model.weight
     torch.testing.assert_close(first, whole, atol=1e-9, rtol=0)
+
+
+def test_updates_are_counted_over_epochs():
+    """Of 4 x 6 batches."""
+    X, cells = biased_problem(2, 2, n=400)
+    steps = {}
+    for every in (None, 4, 6, 100):
+        recipe = Recipe(epochs=4, batch_size=66, update_every=every, exact=False)
+        trained = train_network(net(X, 2), Table(X), cells, FairDRO(rho=1.0), recipe)
+        assert trained.criterion.total_steps == int(trained.criterion.steps)
+        steps[every] = int(trained.criterion.steps)
+    assert steps == {None: 4, 4: 6, 6: 4, 100: 4}
+
+
+def test_a_checkpoint_is_of_one_training(tmp_path):
+    X, cells = biased_problem(2, 2, n=200)
+    recipe, path = Recipe(epochs=2, batch_size=50), tmp_path / "c"
+
+    def train(X, moved=0.0):
+        teacher = net(X, 2)
+        teacher.body[0].bias.data += moved
+        return train_network(net(X, 2), Table(X), cells, get_method("mfd")(), recipe, teacher=teacher, checkpoint=path)
+
+    first = train(X)
+    assert train(X).seconds == first.seconds
+    for other in (lambda: train(2 * X), lambda: train(X, moved=1.0)):
+        with pytest.raises(InputError, match="of another training"):
+            other()
+
+
+def test_a_loss_that_left_the_numbers_stays_so(tmp_path):
+    X, cells = biased_problem(2, 2, n=200)
+
+    def train():
+        return train_network(
+            net(X, 2), Table(X), cells, Scratch(), Recipe(epochs=3, batch_size=50, lr=1e30), checkpoint=tmp_path / "c"
+        )
+
+    with pytest.warns(RuntimeWarning, match="smaller lr"):
+        first = train()
+    again = train()
+    assert (first.diverged, again.diverged) == (True, True)
+    assert len(first.losses) == len(again.losses) < 3
 
 
 def test_the_engine_for_tables_agrees_in_kind():

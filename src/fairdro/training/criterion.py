@@ -13,7 +13,7 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import Batch, CellMeans, Method, State, Task
 from fairdro.training.minibatch import see, weighted_loss
-from fairdro.training.processes import added_up, world
+from fairdro.training.processes import added_up, gathered, world
 
 __all__ = ["FairLoss"]
 
@@ -28,7 +28,8 @@ class FairLoss(nn.Module):
     with the mean cross-entropy :math:`\bar\ell_{y,a}` of a cell in the batch. In training mode the errors are collected per
     cell as batches go by, so that :meth:`step` needs no second pass over the data. All that the method remembers is in
     buffers: a checkpoint that holds the loss's ``state_dict`` resumes exactly. Under ``torch.distributed`` the statistics
-    are those of all processes, and so are the cells of a batch.
+    are those of all processes, and the loss is that of the whole batch; for a method with a penalty, or one that moves at
+    every batch, all processes need batches of the same size.
 
     Parameters
     ----------
@@ -124,22 +125,64 @@ class FairLoss(nn.Module):
             loss = weighted_loss(batch, self.cell_weights)
             if self.method.regularised:
                 loss = loss + self.method.penalty(self._state(logits.device), batch).sum()
+            if self._gathers:
+                loss = loss + (world() - 1) * (loss - loss.detach())  # each process has the gradient of its own rows only
             return loss
 
     def _see(self, logits: Tensor, y: Tensor, a: Tensor, features: Tensor | None, teacher: Tensor | None) -> Batch:
         """Gather what the method may know of a batch, and collect its statistics."""
-        if logits.dim() != 2 or logits.shape[1] != self.n_classes:
-            raise InputError(f"logits must have a column per class ({self.n_classes}), got shape {tuple(logits.shape)}.")
+        self._check(logits, y, a)
         cells = Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups)
-        indicator = cells.indicator.to(logits.dtype)
         if self.training:
             self._collect(logits.detach(), cells)
-        in_all_batches = added_up(indicator.sum(0)) / world()  # the mean over processes is that of the whole batch
+        hidden = [None if part is None else _precise(part).flatten(1) for part in (features, teacher)]
+        if self._gathers:
+            self._check_sizes(len(y))
+            logits, y, a = gathered(logits), gathered(y), gathered(a)
+            hidden = [None if part is None else gathered(part) for part in hidden]
+            cells = Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups)
+        indicator = cells.indicator.to(logits.dtype)
+        in_all_batches = indicator.sum(0)
+        if not self._gathers:
+            in_all_batches = added_up(in_all_batches) / world()  # the mean over processes is that of the whole batch
         averaging = indicator / in_all_batches.clamp(min=1e-12)
-        hidden = (None if part is None else _precise(part).flatten(1)[None, None] for part in (features, teacher))
-        own, lesson = hidden
+        own, lesson = (None if part is None else part[None, None] for part in hidden)
         membership = cells.membership.to(logits.dtype)[None]
         return see(logits[None, None], y[None], membership, averaging[None], features=own, teacher=lesson)
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether every process must see the batches of all: a penalty is no sum over samples."""
+        return world() > 1 and (self.method.regularised or self.method.every_batch)
+
+    def _check(self, logits: Tensor, y: Tensor, a: Tensor) -> None:
+        """Refuse what cannot be a batch; values only where looking costs nothing."""
+        if logits.dim() != 2 or logits.shape[1] != self.n_classes:
+            raise InputError(f"logits must have a column per class ({self.n_classes}), got shape {tuple(logits.shape)}.")
+        n = len(logits)
+        if y.shape != (n,) or y.dtype != torch.int64:
+            raise InputError(f"y must hold {n} class codes of type int64, got {y.dtype} of shape {tuple(y.shape)}.")
+        codes, shares = a.shape == (n,) and a.dtype == torch.int64, a.shape == (n, self.n_groups) and a.is_floating_point()
+        if not codes and not shares:
+            raise InputError(
+                f"a must hold {n} group codes of type int64, or shares in floating point of shape ({n}, {self.n_groups}); "
+                f"got {a.dtype} of shape {tuple(a.shape)}."
+            )
+        if y.device.type != "cpu" or n == 0:
+            return
+        if y.min() < 0 or y.max() >= self.n_classes or (codes and (a.min() < 0 or a.max() >= self.n_groups)):
+            raise InputError(f"y and a must be codes below {self.n_classes} and {self.n_groups}.")
+        if shares and not torch.allclose(a.float().sum(-1), torch.ones(n), atol=1e-3):
+            raise InputError("The shares of every row of a must sum to one.")
+
+    def _check_sizes(self, n: int) -> None:
+        most = torch.tensor([n, -n], device=self.counts.device)
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+        if int(most[0]) != -int(most[1]):
+            raise InputError(
+                f"{self.method.name} needs batches of the same size on all processes; drop the last one, or choose a size "
+                f"that {world()} divides."
+            )
 
     @torch.no_grad()
     def _collect(self, logits: Tensor, cells: Cells) -> None:
@@ -202,8 +245,9 @@ class FairLoss(nn.Module):
         )
 
     def _filled(self, mean: Tensor) -> Tensor:
-        """Let cells that have samples, none of them seen so far, take the mean of their class."""
-        of_class = mean.nanmean(1, keepdim=True).expand_as(mean)
+        """Let cells that have samples, none of them seen so far, take the mean of their class; a class, that of all."""
+        of_class = mean.nanmean(1, keepdim=True)
+        of_class = of_class.where(~of_class.isnan(), mean.nanmean((0, 1), keepdim=True).nan_to_num(0)).expand_as(mean)
         expected = (self.counts > 0).cpu().view(*self.counts.shape, *[1] * (mean.dim() - 2))
         return mean.where(~mean.isnan() | ~expected, of_class)
 

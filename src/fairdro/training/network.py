@@ -11,8 +11,9 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,7 +66,7 @@ class Recipe:
     clip : float, optional
         Largest norm of the gradient.
     update_every : int, optional
-        Batches between two updates of the method; by default an epoch.
+        Batches between two updates of the method, counted over all epochs; by default, and at most, an epoch.
     exact : bool
         Whether an update takes the errors of a pass over all training samples in evaluation mode, as the paper does, or
         those collected while training, which costs nothing.
@@ -117,6 +118,7 @@ class TrainedNetwork:
         The cell weights after every epoch.
     diverged : bool
     seconds : float
+        Over all sittings of a training that was stopped and went on.
     """
 
     model: nn.Module
@@ -160,7 +162,8 @@ def train_network(
     """Train a network by a method.
 
     Under ``torch.distributed`` every process calls this with the same arguments and takes its share of every batch; the
-    result is that of one process with the same batches.
+    result is that of one process with the same batches. Batch normalisation is the exception: on GPUs it takes the
+    statistics of the whole batch, elsewhere those of each process's share.
 
     Parameters
     ----------
@@ -193,18 +196,15 @@ def train_network(
         raise InputError(
             f"{method.name} {'learns from a teacher; pass one' if teacher is None else 'learns from no teacher'}."
         )
-    start = time.perf_counter()
     trainer = _Trainer(model, inputs, cells, method, recipe, seed=seed, teacher=teacher, device=device)
     if checkpoint is not None:
         trainer.resume(checkpoint)
-    for epoch in range(trainer.epoch, trainer.epochs):
-        trainer.train_epoch(epoch, on_step)
+    while trainer.epoch < trainer.epochs and not trainer.diverged:
+        trainer.train_epoch(trainer.epoch, on_step)
         if checkpoint is not None and rank() == 0:
             trainer.save(checkpoint)
-        if trainer.diverged:
-            break
     weights = torch.stack(trainer.weights_seen)
-    return TrainedNetwork(model, trainer.criterion, trainer.losses, weights, trainer.diverged, time.perf_counter() - start)
+    return TrainedNetwork(model, trainer.criterion, trainer.losses, weights, trainer.diverged, trainer.seconds)
 
 
 class _Trainer:
@@ -228,10 +228,12 @@ class _Trainer:
         self.teacher = None if teacher is None else teacher.to(self.device).eval()
         self.outputs: nn.Module = _Outputs(self.model, with_features=method.needs_features)
         if world() > 1:
+            if self.device.type == "cuda":
+                nn.SyncBatchNorm.convert_sync_batchnorm(self.model)
             self.outputs = nn.parallel.DistributedDataParallel(self.outputs)
         self.optimiser = self._new_optimiser()
         self.batches = max(len(cells) // recipe.batch_size, 1)
-        self.updates = recipe.update_every or self.batches
+        self.updates = min(recipe.update_every or self.batches, self.batches)
         self.epoch, self.epochs = 0, recipe.epochs * method.rounds
         self.criterion = FairLoss(
             method,
@@ -243,7 +245,12 @@ class _Trainer:
         self.initial = {key: value.clone() for key, value in self.model.state_dict().items()} if method.restart else {}
         self.losses: list[float] = []
         self.weights_seen: list[Tensor] = []
-        self.diverged = False
+        self.seconds = 0.0
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss left the finite numbers."""
+        return len(self.losses) > 0 and not math.isfinite(self.losses[-1])
 
     def _new_optimiser(self) -> torch.optim.Optimizer:
         decay = self.recipe.weight_decay
@@ -254,6 +261,7 @@ class _Trainer:
 
     def train_epoch(self, epoch: int, on_step: OnStep | None) -> None:
         """Train on the batches of one epoch, and let the method answer."""
+        start = time.perf_counter()
         in_round = epoch % self.recipe.epochs
         if in_round == 0 and epoch > 0:
             self._next_round()
@@ -267,13 +275,14 @@ class _Trainer:
             for group in self.optimiser.param_groups:
                 group["lr"] = self.recipe.lr * self.recipe.lr_factor(in_round, i, len(rows))
             total += self._train_batch(batch, augmenting)
-            if (i + 1) % self.updates == 0 or (self.recipe.update_every is None and i + 1 == len(rows)):
+            if (in_round * len(rows) + i + 1) % self.updates == 0:
                 self._update()
             if on_step is not None:
                 on_step(epoch * len(rows) + i + 1, self.epochs * len(rows))
         self.epoch = epoch + 1
         self.losses.append(total / len(rows))
         self.weights_seen.append(self.criterion.weights.cpu().clone())
+        self.seconds += time.perf_counter() - start
         self._watch()
 
     def _train_batch(self, rows: Tensor, rng: torch.Generator) -> float:
@@ -309,14 +318,13 @@ class _Trainer:
             self.model.load_state_dict(self.initial)
 
     def _watch(self) -> None:
-        """Warn early of a loss that ran away, and stop where it left the finite numbers."""
+        """Warn early of a loss that ran away, upwards or, with negative weights, downwards."""
         last = self.losses[-1]
-        self.diverged = not math.isfinite(last)
-        if self.diverged or last > RUNAWAY_LOSS * math.log(self.cells.n_classes):
+        if self.diverged or abs(last) > RUNAWAY_LOSS * math.log(self.cells.n_classes):
+            signed = float(self.criterion.weights.min()) < 0
+            smaller = "radius, as negative weights can cause this, or lr" if signed else "lr"
             warnings.warn(
-                f"The loss of epoch {self.epoch} is {last:.3g}, as negative weights can cause; use a smaller radius or lr.",
-                RuntimeWarning,
-                stacklevel=4,
+                f"The loss of epoch {self.epoch} is {last:.3g}; use a smaller {smaller}.", RuntimeWarning, stacklevel=4
             )
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -330,16 +338,19 @@ class _Trainer:
         tensors["weights"] = torch.stack(self.weights_seen)
         return {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
 
-    @property
+    @cached_property
     def _about(self) -> str:
         """What a checkpoint must agree with to go on."""
         recipe = {f.name: getattr(self.recipe, f.name) for f in fields(self.recipe)}
-        digest = hashlib.sha256(self.cells.y.numpy().tobytes() + self.cells.groups.numpy().tobytes()).hexdigest()
-        return json.dumps([recipe, repr(self.method), self.seed, digest], sort_keys=True)
+        labels = [self.cells.y, self.cells.groups]
+        lesson = [] if self.teacher is None else list(self.teacher.state_dict().values())
+        known = digest([*labels, *some_of(self.inputs), *lesson])
+        return json.dumps([recipe, repr(self.method), self.seed, known], sort_keys=True)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint, whole or not at all."""
-        write_whole(path, safetensors.torch.save(self._tensors(), {"epoch": str(self.epoch), "about": self._about}))
+        about = {"epoch": str(self.epoch), "seconds": str(self.seconds), "about": self._about}
+        write_whole(path, safetensors.torch.save(self._tensors(), about))
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint, if there is one."""
@@ -351,7 +362,7 @@ class _Trainer:
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
             if about["about"] != self._about:
                 raise InputError(
-                    f"The checkpoint {path} is of another training (method, recipe, seed or data); name another."
+                    f"The checkpoint {path} is of another training (method, recipe, seed, data or teacher); name another."
                 )
             parts: dict[str, dict[str, Tensor]] = {}
             for key, value in tensors.items():
@@ -362,7 +373,7 @@ class _Trainer:
             self._load_optimiser(parts["optimiser"])
             self.initial = parts.get("initial", {})
             self.losses, self.weights_seen = tensors["losses"].tolist(), list(tensors["weights"])
-            self.epoch = int(about["epoch"])
+            self.epoch, self.seconds = int(about["epoch"]), float(about["seconds"])
         except (SafetensorError, KeyError, RuntimeError, TypeError, OSError) as error:
             raise InputError(f"The checkpoint {path} cannot be used ({error}); delete it to begin anew.") from error
 
@@ -372,6 +383,21 @@ class _Trainer:
             index, _, name = key.partition("/")
             state.setdefault(int(index), {})[name] = value
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
+
+
+def some_of(inputs: Inputs) -> list[Tensor]:
+    """Return the tensors of a few rows, by which other inputs are told apart."""
+    x = inputs.batch(torch.linspace(0, len(inputs) - 1, min(len(inputs), ROWS_PER_PASS)).long())
+    return list(x.values()) if isinstance(x, dict) else [x]
+
+
+def digest(tensors: Iterable[Tensor]) -> str:
+    """Return a hash of tensors."""
+    known = hashlib.sha256()
+    for tensor in tensors:
+        known.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        known.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return known.hexdigest()
 
 
 class _Logits(nn.Module):
