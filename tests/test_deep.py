@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from transformers import (
 
 from command import run_here
 from fairdro.data.features import load_features
-from fairdro.deep import Job, load_examples, load_run
+from fairdro.deep import Job, last_layer, load_examples, load_run
 from fairdro.errors import InputError
 from fairdro.models.pretrained import PretrainedClassifier
 from fairdro.training.network import logits_of
@@ -94,15 +95,50 @@ def test_a_frontier_on_the_last_layer_of_a_trained_network_and_a_student_of_it(c
     assert not list((tmp_path / "student").glob("teacher*"))
     assert json.loads((tmp_path / "student" / "result.json").read_text())["recipe"]["lr"] == 0.002
     options = ("--last-layer", "--data", celeba, "--network", "plain", "--points", "3", "--methods", "scratch")
-    done = run_here("bench", "celeba", *options, "--protocol", "validated", "--out", "out", cwd=tmp_path)
+    done = run_here("bench", "celeba", *options, "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert set(pd.read_csv(tmp_path / "out" / "results.csv")["protocol"]) == {"validated"}  # as the network was trained
     (file,) = (tmp_path / "out").glob("*.safetensors")
     job, network = load_run(tmp_path / "plain", celeba)
     features = torch.tensor(load_features(file).X.to_numpy())
     expected = logits_of(network, load_examples(job).inputs)
     torch.testing.assert_close(network.head(features), expected, rtol=1e-4, atol=1e-4)
-    done = run_here("bench", "utkface", *options, "--out", "out", cwd=tmp_path)
-    assert (done.returncode, "is for celeba, not for utkface" in done.stderr) == (2, True)
+    for changes, sentence in (
+        (("utkface",), "is for celeba, not for utkface"),
+        (("celeba", "--size", "32", "--soft"), "leave out --size, --soft"),
+        (("celeba", "--protocol", "paper"), "was trained with --protocol validated"),
+    ):
+        done = run_here("bench", *changes, *options, "--out", "out", cwd=tmp_path)
+        assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+    options = ("--data", celeba, "--size", "40", "--epochs", "1", "--method", "mfd", "--teacher", "plain")
+    done = run_here("train", "celeba", *options, "--out", "other", cwd=tmp_path)
+    assert (done.returncode, "cannot teach this one" in done.stderr) == (2, True)
+
+
+def test_features_of_another_encoder_protocol_or_data_are_made_anew(own, tmp_path):
+    job = Job("images", own, model=str(own / "encoder"), size=32)
+    first = last_layer(job, tmp_path)
+    assert last_layer(job, tmp_path) == first
+    assert "validation" in load_features(first).parts
+    folder = tmp_path / "other" / "encoder"
+    torch.manual_seed(1)
+    ConvNextModel(ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2)).save_pretrained(folder)
+    others = [replace(job, model=str(folder)), replace(job, protocol="paper"), replace(job, size=28)]
+    paths = {last_layer(other, tmp_path) for other in others}
+    labels = pd.read_csv(own / "labels.csv")
+    moved = tmp_path / "moved"
+    shutil.copytree(own, moved)
+    labels.assign(group=labels["group"].to_numpy()[::-1]).to_csv(moved / "labels.csv", index=False)
+    paths.add(last_layer(replace(job, data=moved), tmp_path))
+    assert len({first, *paths}) == 5
+
+
+def test_a_training_that_diverged_says_so(own, tmp_path):
+    options = ("--data", own, "--size", "32", "--epochs", "2", "--batch-size", "32", "--lr", "1e30")
+    done = run_here("train", "images", *options, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.count("diverged") == 1
+    assert json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=pytest.fail)["diverged"]
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +215,14 @@ def test_an_encoder_with_a_size_of_its_own_says_so():
         (("bench", "celeba", "--model", "resnet18", "--last-layer"), "say with --data"),
         (("bench", "celeba", "utkface", "--last-layer", "--data", "."), "name one dataset"),
         (("bench", "celeba", "--last-layer", "--data", ".", "--network", "n"), "no trained network"),
+        (("bench", "celeba", "--last-layer", "--data", ".", "--methods", "fairdor"), "no method named 'fairdor'"),
+        (("bench", "adult", "--size", "32"), "only with --last-layer"),
+        (("bench", "utkface"), "--last-layer"),
+        (("train", "texts", "--data", "t.csv", "--out", "o", "--model", "m", "--protocol", "x"), "no protocol named 'x'"),
+        (("train", "celeba", "--data", ".", "--out", "o", "--set", "rho=abc"), "must be a number"),
+        (("train", "celeba", "--data", ".", "--out", "o", "--set", "softness=abc"), "must be a number"),
+        (("train", "celeba", "--data", ".", "--out", "o", "--set", "classwise=no"), "must be true or false"),
+        (("train", "celeba", "--data", ".", "--out", "o", "--method", "lbc", "--set", "rounds=nan"), "must be a number"),
         (("bench", "adult", "--model", "resnet18", "--last-layer", "--data", "."), "no dataset of images or texts"),
         (("data", "check", "adult", "."), "no dataset of images or texts"),
         (("data", "check", "civilcomments", "."), "all_data_with_identities.csv"),

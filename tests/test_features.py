@@ -33,7 +33,7 @@ def test_they_come_back_with_their_parts(tmp_path, soft):
     assert [len(split.train.cells), len(split.validation.cells), len(split.test.cells)] == [500, 200, 200]
     np.testing.assert_array_equal(split.test.cells.y, cells.y[parts["test"]])
     assert split.train.X.mean(0).abs().max() < 1e-5
-    assert len(data.split("paper").train.cells) == 700
+    assert len(data.split("paper").train.cells) == 500
     with pytest.raises(InputError, match="its own parts"):
         data.split(seed=1)
 

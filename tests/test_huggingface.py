@@ -20,18 +20,19 @@ class Linear(torch.nn.Module):
         torch.manual_seed(0)
         self.top = torch.nn.Linear(inputs, 2)
 
-    def forward(self, x):
+    def forward(self, x, **loss_options):
         return transformers.modeling_outputs.SequenceClassifierOutput(logits=self.top(x))
 
 
-def trainer(folder, *, epochs=4, update_every=None, **change):
+def trainer(folder, *, epochs=4, update_every=None, accumulate=1, **change):
     X, cells = biased_problem(2, 2, n=256)
     keys = ["x", "labels", "group"]
     rows = [dict(zip(keys, row, strict=True)) for row in zip(X, cells.y, cells.groups, strict=True)]
     if change.get("lose_groups"):
         rows = [{key: row[key] for key in keys[:2]} for row in rows]
     arguments = transformers.TrainingArguments(
-        output_dir=str(folder), num_train_epochs=epochs, per_device_train_batch_size=64, learning_rate=0.05, report_to=[],
+        output_dir=str(folder), num_train_epochs=epochs, per_device_train_batch_size=64 // accumulate, learning_rate=0.05,
+        gradient_accumulation_steps=accumulate, report_to=[],
         remove_unused_columns=False, save_strategy="epoch", disable_tqdm=True, logging_strategy="no", use_cpu=True, seed=0,
     )  # fmt: skip
     criterion = FairDROLoss(2, 2, rho=1.0, total_steps=4)
@@ -53,6 +54,19 @@ def test_a_checkpoint_resumes_with_what_the_method_remembers(tmp_path):
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-8"))
     torch.testing.assert_close(resumed.criterion.q, whole.criterion.q)
     torch.testing.assert_close(resumed.model.top.weight, whole.model.top.weight)
+
+
+def test_accumulated_batches_weigh_as_one(tmp_path):
+    one, four = (trainer(tmp_path / str(n), epochs=1, accumulate=n).train().training_loss for n in (1, 4))
+    assert four == pytest.approx(one, rel=0.2)
+
+
+def test_a_checkpoint_of_another_trainer_is_one_sentence(tmp_path):
+    run = trainer(tmp_path, epochs=1)
+    run.train()
+    (tmp_path / "checkpoint-4" / "fair_loss.safetensors").unlink()
+    with pytest.raises(InputError, match="not written by a FairTrainer"):
+        run.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
 
 
 def test_samples_without_groups_are_one_sentence(tmp_path):

@@ -442,7 +442,7 @@ def celebrities(tmp_path):
 
 
 def test_celeba_in_the_official_layout(celebrities):
-    examples = load_celeba(celebrities, size=8)
+    examples = load_celeba(celebrities, size=8, protocol="paper")
     assert len(examples) == 12
     assert examples.class_names == ["not blond", "blond"]
     assert examples.groups.names == ["Female", "Male"]
@@ -462,14 +462,14 @@ def test_celeba_in_the_official_layout(celebrities):
 def test_celeba_needs_every_cell_to_balance_the_test_part(celebrities):
     (celebrities / "img_align_celeba" / "000008.jpg").unlink()
     with pytest.raises(InputError, match="no test images of blond / Male"):
-        load_celeba(celebrities, size=8)
+        load_celeba(celebrities, size=8, protocol="paper")
     assert len(load_celeba(celebrities, size=8, protocol="validated").parts["test"]) == 4
 
 
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("list_attr_celeba.txt", None, "no list_attr_celeba.txt in .*; download CelebA"),
+        ("list_attr_celeba.txt", None, "no file list_attr_celeba.txt in .*; download CelebA"),
         ("list_attr_celeba.txt", ("Blond_Hair", "Hair"), "no column Blond_Hair"),
         ("list_attr_celeba.txt", ("000003.jpg -1  1", "000003.jpg -1  5"), "no column Blond_Hair with -1 and 1"),
         ("list_attr_celeba.txt", ("000003.jpg", "000004.jpg"), "lists 000004.jpg twice"),
@@ -515,6 +515,6 @@ def test_real_celeba_subset():
 @pytest.mark.slow
 @unpacked("celeba")
 def test_real_celeba_subset_loads(tmp_path):
-    examples = load_celeba(DATA / "celeba", size=16, cache=tmp_path)
+    examples = load_celeba(DATA / "celeba", size=16, protocol="paper", cache=tmp_path)
     assert {part: len(rows) for part, rows in examples.parts.items()} == {"train": 13725, "validation": 1678, "test": 176}
     assert (examples.part("test")[1].counts == 44).all()

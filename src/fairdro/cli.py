@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
+from functools import partial
 from importlib import metadata
 from io import TextIOWrapper
 from pathlib import Path
@@ -41,6 +43,9 @@ from fairdro.models import MODELS
 from fairdro.training.processes import processes, rank
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from fairdro.deep import Job
     from fairdro.tabular import FittedTable
 
 app = typer.Typer(
@@ -54,6 +59,8 @@ data_app = typer.Typer(help="Look after datasets of images and texts.", no_args_
 app.add_typer(data_app, name="data")
 
 OnShare = Callable[[int, int], object]
+SWITCHES = {"true": True, "false": False}
+SECONDS_BETWEEN_LINES = 30
 console = Console() if sys.stdout.isatty() else Console(width=140)
 
 
@@ -147,22 +154,28 @@ def bench(
             raise InputError(f"A study says all there is to say; leave out {', '.join(given)}, or write it into {file}.")
         study = read_study(file)
     else:
-        if last_layer:
-            datasets = [_last_layer(datasets or [], model, data, out, network, epochs, size, soft=soft, protocol=protocol)]
-            model = "linear"
-        plan = BenchPlan(
-            datasets=datasets or [],
+        plan_for = partial(
+            BenchPlan,
             methods=_names(methods),
             solvers=_names(solvers),
-            model=model,
             points=points,
             seeds=seeds,
-            protocol=protocol,
             split=split,
             objective=objective,
             adaptive=adaptive,
         )
-        study = Study([plan], out, workers, rule_from(select))
+        rule = rule_from(select)
+        if last_layer:
+            plan_for(protocol=protocol)  # what is wrong with it is said before the network is trained
+            named = {name for name in ("model", "epochs", "size", "soft", "protocol") if _was_given(context, name)}
+            options = {"model": model, "size": size, "soft": soft, "protocol": protocol}
+            job, trained = _job(datasets or [], data, network, options, named)
+            datasets, model, protocol = [_last_layer(job, trained, out, epochs)], "linear", job.protocol
+        elif given := [f"--{name}" for name in ("data", "network", "epochs", "size", "soft") if _was_given(context, name)]:
+            raise InputError(f"{', '.join(given)}: only with --last-layer, which is for images and texts.")
+        else:
+            _hint_at_last_layer(datasets or [])
+        study = Study([plan_for(datasets or [], model=model, protocol=protocol)], out, workers, rule)
     try:
         with _progress([bank for plan in study.plans for bank in plan.banks()]) as on_step:
             for plan in study.plans:
@@ -183,30 +196,41 @@ def report(
     _show(folder, rule_from(select))
 
 
-def _last_layer(
-    datasets: list[str],
-    model: str,
-    data: Path | None,
-    out: Path,
-    network: Path | None,
-    epochs: int | None,
-    size: int,
-    *,
-    soft: bool,
-    protocol: str,
-) -> str:
-    """Make the features of a network's last layer, or find them made; return their file, which is a dataset."""
-    from fairdro.deep import Job, last_layer, load_run  # noqa: PLC0415 - a while to load
+def _hint_at_last_layer(datasets: list[str]) -> None:
+    if all(name in DATASETS for name in datasets):
+        return
+    from fairdro.deep import DEEP  # noqa: PLC0415 - a while to load
+
+    for name in set(datasets) & set(DEEP):
+        raise InputError(f"{name} holds images or texts: add --last-layer, --data and --model, or use `fairdro train`.")
+
+
+def _job(
+    datasets: list[str], data: Path | None, run: Path | None, options: dict[str, Any], given: set[str]
+) -> tuple[Job, nn.Module | None]:
+    """Return what features to make, from options or as a run of `fairdro train` has it, then with its network."""
+    from fairdro.deep import Job, load_run  # noqa: PLC0415 - a while to load
 
     if len(datasets) > 1 or data is None:
         raise InputError("With --last-layer name one dataset, and say with --data where its images or texts are.")
-    if network is None:
-        job, trained = Job(datasets[0], data, model=model, size=size, soft=soft, protocol=protocol), None
-    else:
-        job, trained = load_run(network, data)
-        if job.dataset != datasets[0]:
-            raise InputError(f"The network in {network} is for {job.dataset}, not for {datasets[0]}.")
-    return str(last_layer(job, out, network=trained, epochs=epochs, stage=_steps))
+    if run is None:
+        return Job(datasets[0], data, **options), None
+    if given - {"protocol"}:
+        raise InputError(f"--network says all of the network; leave out --{', --'.join(sorted(given - {'protocol'}))}.")
+    job, network = load_run(run, data)
+    if job.dataset != datasets[0]:
+        raise InputError(f"The network in {run} is for {job.dataset}, not for {datasets[0]}.")
+    if "protocol" in given and options["protocol"] != job.protocol:
+        raise InputError(f"The network in {run} was trained with --protocol {job.protocol}; bench it with the same.")
+    return job, network
+
+
+def _last_layer(job: Job, network: nn.Module | None, out: Path, epochs: int | None) -> str:
+    """Make the features of a network's last layer, or find them made; return their file, which is a dataset."""
+    from fairdro.deep import last_layer  # noqa: PLC0415 - a while to load
+
+    with _sentences():
+        return str(last_layer(job, out, network=network, epochs=epochs, stage=_steps))
 
 
 @app.command()
@@ -223,6 +247,9 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.", show_default=False)] = None,
     lr: Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.", show_default=False)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.", show_default=False)] = None,
+    update_every: Annotated[
+        int | None, typer.Option(help="Batches between updates of weights: an epoch, for texts 100.", show_default=False)
+    ] = None,
     teacher: Annotated[
         Path | None,
         typer.Option(help="For mfd: folder made by `fairdro train --method scratch`, else one is trained first."),
@@ -230,7 +257,7 @@ def train(
     size: Annotated[int, typer.Option(help="Side of images in pixels.")] = 224,
     rows: Annotated[int | None, typer.Option(help="Train on so many rows only.", show_default=False)] = None,
     soft: Annotated[bool, typer.Option("--soft", help="Texts belong to groups in shares.")] = False,
-    protocol: Annotated[str, typer.Option(help="'paper' or 'validated', for images.")] = "validated",
+    protocol: Annotated[str, typer.Option(help="'validated', with a validation part, or 'paper'.")] = "validated",
     seed: Annotated[int, typer.Option(help="Seed of initial weights and batches.")] = 0,
 ) -> None:
     """Train a network from end to end on images or texts; also under torchrun. It goes on where it was stopped."""
@@ -239,18 +266,27 @@ def train(
     job = Job(dataset, data, model=model, size=size, soft=soft, protocol=protocol, seed=seed)
     hyperparameters, kind = _hyperparameters(set_ or []), get_method(method)
     check_hyperparameters(kind, hyperparameters)
-    rule, recipe = kind(**hyperparameters), job.recipe(epochs=epochs, lr=lr, batch_size=batch_size)
-    lesson = None if teacher is None else load_run(teacher, data)[1]
+    rule = kind(**hyperparameters)
+    recipe = job.recipe(epochs=epochs, lr=lr, batch_size=batch_size, update_every=update_every)
+    lesson = None
+    if teacher is not None:
+        taught, lesson = load_run(teacher, data)
+        if (taught.dataset, taught.size) != (dataset, size) or taught.model not in (model, str(Path(model).resolve())):
+            raise InputError(f"The network in {teacher} is of another kind, data or size, and cannot teach this one.")
     with processes():
         with _steps(f"reading {dataset}") as on_step:
             examples = load_examples(job, on_step)
-        metrics = train_end_to_end(job, examples, rule, out, recipe=recipe, rows=rows, teacher=lesson, stage=_steps)
+        with _sentences():
+            result = train_end_to_end(job, examples, rule, out, recipe=recipe, rows=rows, teacher=lesson, stage=_steps)
         if rank() > 0:
             return
-    for part, values in metrics.items():
+    for part, values in result["metrics"].items():
         shown = ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f}" for name, value in values.items())
         _print(f"{part}: {shown}")
     _print(f"The network and its metrics are in {out}.")
+    if result["diverged"]:
+        _say("the training diverged, and the network is of no use; train another into another folder.")
+        raise typer.Exit(1)
 
 
 @data_app.command()
@@ -273,7 +309,7 @@ def _hyperparameters(settings: list[str]) -> dict[str, Any]:
         if not given:
             raise InputError(f"Write a hyperparameter as name=value, for example rho=0.3, not {setting!r}.")
         try:
-            values[name] = float(text)
+            values[name] = SWITCHES[text.lower()] if text.lower() in SWITCHES else float(text)
         except ValueError:
             values[name] = text
     return values
@@ -281,11 +317,23 @@ def _hyperparameters(settings: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def _steps(what: str) -> Iterator[OnShare]:
-    """Show a bar for a number of steps on a terminal."""
-    hidden = not console.is_terminal or rank() > 0
-    with Progress(console=Console(stderr=True), transient=True, disable=hidden) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    """Show a bar for a number of steps on a terminal, a line now and then elsewhere."""
+    if rank() > 0:
+        yield lambda done, total: None
+    elif console.is_terminal:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+    else:
+        told = time.monotonic()
+
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            if time.monotonic() - told > SECONDS_BETWEEN_LINES:
+                told = time.monotonic()
+                _say(f"{what}: {100 * done // total} %")
+
+        yield tell
 
 
 def _was_given(context: typer.Context, name: str) -> bool:
@@ -452,16 +500,18 @@ def _status(what: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """Print warnings as sentences, each once."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Print warnings as sentences when they come, each once."""
+    told: set[str] = set()
+
+    def tell(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if str(message) not in told and category is not ResourceWarning:
+            told.add(str(message))
+            _say(str(message))
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            for sentence in dict.fromkeys(
-                str(warning.message) for warning in caught if warning.category is not ResourceWarning
-            ):
-                _say(sentence)
+        warnings.showwarning = tell
+        yield
 
 
 @app.command(name="list")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,13 +26,21 @@ from fairdro.data.images import ImageInputs, load_image_folder
 from fairdro.data.texts import load_text_table
 from fairdro.data.utkface import check_utkface, load_utkface
 from fairdro.errors import InputError, unknown_name
-from fairdro.files import write_whole
+from fairdro.files import make_folder, write_whole
 from fairdro.methods import Method, Scratch
 from fairdro.metrics import REPORTED, Confusion, confusion_counts
 from fairdro.models.pretrained import PretrainedClassifier, channel_scale
 from fairdro.models.resnet import ResNet18
-from fairdro.seeding import number
-from fairdro.training.network import Recipe, TrainedNetwork, features_of, logits_of, train_network
+from fairdro.seeding import generator, number
+from fairdro.training.network import (
+    Recipe,
+    TrainedNetwork,
+    digest,
+    features_of,
+    logits_of,
+    some_of,
+    train_network,
+)
 from fairdro.training.processes import rank
 
 __all__ = ["DEEP", "Job", "check_data", "judge", "last_layer", "load_examples", "load_run", "train_end_to_end"]
@@ -40,6 +49,7 @@ OnStep = Callable[[int, int], object]
 Stage = Callable[[str], AbstractContextManager[OnStep | None]]
 """Makes a context for a named stage of the work, and says whom to tell its steps."""
 
+PROTOCOLS = ["validated", "paper"]
 RESNET = "resnet18"
 WEIGHTS, RESULT = "network.safetensors", "result.json"
 LABELS = ["labels.csv", "labels.parquet"]
@@ -100,8 +110,9 @@ class Job:
         Side of the images in pixels; the paper's is 224.
     soft : bool
         Whether texts belong to groups in shares.
-    protocol : {"paper", "validated"}
-        For images, see their loaders.
+    protocol : {"validated", "paper"}
+        ``validated``: there is a validation part, if need be a fifth of the training part, which does not train. ``paper``:
+        as the paper has it. For UTKFace and CelebA see their loaders, too.
     seed : int
         Of initial weights and batches.
     """
@@ -119,6 +130,8 @@ class Job:
             raise unknown_name("dataset of images or texts", self.dataset, DEEP)
         if self.dataset in TEXTS and self.model == RESNET:
             raise InputError(f"{self.dataset} holds texts: name an encoder of Hugging Face, or its folder, as the model.")
+        if self.protocol not in PROTOCOLS:
+            raise unknown_name("protocol", self.protocol, PROTOCOLS)
         if self.soft and self.dataset in IMAGES:
             raise InputError(f"{self.dataset} has no soft groups.")
 
@@ -145,6 +158,16 @@ class Job:
 
 def load_examples(job: Job, on_step: OnStep | None = None) -> Examples:
     """Load the data of a job."""
+    examples = _load(job, on_step)
+    if job.protocol == "paper" or "validation" in examples.parts:
+        return examples
+    train = examples.parts["train"]
+    order = torch.randperm(len(train), generator=generator(0, "validation")).numpy()
+    kept, held = (train[np.sort(rows)] for rows in np.split(order, [int(0.8 * len(train))]))
+    return replace(examples, parts={"train": kept, "validation": held, "test": examples.parts["test"]})
+
+
+def _load(job: Job, on_step: OnStep | None) -> Examples:
     if job.dataset in TEXTS:
         return TEXTS[job.dataset](job.data, encoder=job.model, groups="soft" if job.soft else HARD[job.dataset])
     scale = None if job.model == RESNET else channel_scale(job.model)
@@ -178,10 +201,11 @@ def train_end_to_end(
     rows: int | None = None,
     teacher: nn.Module | None = None,
     stage: Stage = quiet,
-) -> dict[str, dict[str, float]]:
-    """Train a network by a method, write its weights, how it was made and its metrics into a folder; return the metrics.
+) -> dict[str, Any]:
+    """Train a network by a method, write its weights and what came of it into a folder; return the latter.
 
-    It goes on where it was stopped.
+    That holds the settings, whether training diverged, the metrics and confusion tensors of the parts that did not train,
+    and the method's last weights. Training goes on where it was stopped.
 
     Parameters
     ----------
@@ -192,8 +216,11 @@ def train_end_to_end(
     teacher : nn.Module, optional
         For a method that learns from one (MFD); without, one is trained plainly first.
     """
+    make_folder(out)
     inputs, cells = examples.part("train")
     if rows is not None:
+        if rows < 1:
+            raise InputError(f"rows must be a positive whole number, got {rows}.")
         kept = torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))[:rows]
         inputs, cells = type(inputs)(inputs.inputs, inputs.rows[kept]), cells.take(kept)
     recipe = job.recipe() if recipe is None else recipe
@@ -211,23 +238,28 @@ def train_end_to_end(
     trained = train(method, "network", teacher)
     with stage("testing") as on_step:
         judged = {part: judge(trained.model, examples, part, on_step) for part in examples.parts if part != "train"}
-    metrics = {part: {name: c.metric(name) for name in REPORTED} for part, c in judged.items()}
     result = {
-        "job": {key: value for key, value in asdict(job).items() if key != "data"},
+        "job": {key: value for key, value in asdict(job).items() if key != "data"} | {"model": _place(job.model)},
         "method": method.name,
         "hyperparameters": {f.name: getattr(method, f.name) for f in fields(method)},
         "recipe": asdict(recipe),
         "rows": len(cells),
         "seconds": trained.seconds,
         "weights": trained.criterion.weights.tolist(),
-        "losses": trained.losses,
-        "metrics": metrics,
+        "losses": [loss if math.isfinite(loss) else None for loss in trained.losses],
+        "diverged": trained.diverged,
+        "metrics": {part: {name: c.metric(name) for name in REPORTED} for part, c in judged.items()},
         "confusion": {part: c.counts.tolist() for part, c in judged.items()},
     }
     if rank() == 0:
         write_whole(out / WEIGHTS, _weights(trained.model))
         write_whole(out / RESULT, json.dumps(result, indent=1) + "\n")
-    return metrics
+    return result
+
+
+def _place(model: str) -> str:
+    """Return the folder of an encoder from anywhere, or its name."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
 
 
 def _weights(network: nn.Module) -> bytes:
@@ -241,6 +273,8 @@ def load_run(folder: Path, data: Path) -> tuple[Job, nn.Module]:
         job = Job(data=data, **result["job"])
         network = job.network(len(result["weights"]))
         network.load_state_dict(safetensors.torch.load_file(folder / WEIGHTS))
+    except InputError:
+        raise
     except FileNotFoundError as error:
         raise InputError(f"{folder} holds no trained network; name a folder made by `fairdro train`.") from error
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
@@ -253,7 +287,7 @@ def last_layer(
 ) -> Path:
     """Write the features of a network's last hidden layer into a file, a dataset for benches; return its path.
 
-    What is there already is not made again.
+    The name of the file tells networks, parts and data apart; what is there already is not made again.
 
     Parameters
     ----------
@@ -266,18 +300,20 @@ def last_layer(
     epochs : int, optional
         By default the paper's.
     """
-    trains = network is None and (job.model == RESNET or epochs is not None)
-    origin = f"-{epochs}epochs" if trains and epochs is not None else ""
-    stem = job.name + (origin if network is None else f"-{hashlib.sha256(_weights(network)).hexdigest()[:8]}")
+    recipe = job.recipe(epochs=epochs) if network is None and (job.model == RESNET or epochs is not None) else None
+    with stage(f"reading {job.dataset}") as on_step:
+        examples = load_examples(job, on_step)
+    make_folder(out)
+    network = job.network(len(examples.class_names)) if network is None else network
+    labels = (torch.as_tensor(values) for values in (examples.y, examples.groups.values, *examples.parts.values()))
+    known = digest([*network.state_dict().values(), *some_of(examples.inputs), *labels])
+    stem = f"{job.name}-{hashlib.sha256(f'{recipe} {known}'.encode()).hexdigest()[:8]}"
     path = out / f"{stem}.safetensors"
     if path.exists():
         return path
-    with stage(f"reading {job.dataset}") as on_step:
-        examples = load_examples(job, on_step)
-    network = job.network(len(examples.class_names)) if network is None else network
-    if trains:
+    if recipe is not None:
         inputs, cells = examples.part("train")
-        recipe, checkpoint = job.recipe(epochs=epochs), out / f"{stem}.checkpoint"
+        checkpoint = out / f"{stem}.checkpoint"
         with stage("training the network") as on_step:
             train_network(network, inputs, cells, Scratch(), recipe, seed=job.seed, checkpoint=checkpoint, on_step=on_step)
     with stage("taking the features") as on_step:

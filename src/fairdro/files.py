@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 import re
+import tempfile
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import BinaryIO
@@ -14,13 +18,14 @@ import pyarrow.parquet
 
 from fairdro.errors import InputError
 
-__all__ = ["check_table_name", "read_table", "write_table", "write_whole"]
+__all__ = ["check_table_name", "make_folder", "read_table", "sweep_drafts", "write_table", "write_whole"]
 
 PARQUET = {".parquet", ".pq"}
 TEXT = {".csv", ".tsv", ".txt"}
 DELIMITERS = ",;\t|"
 MISSING = ["", "?", "#N/A", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"]
 HEAD = 1 << 16
+STALE_SECONDS = 3600
 
 
 def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
@@ -36,6 +41,7 @@ def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object])
     try:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            sweep_drafts(path.parent, path.name)
             with draft.open("wb") as file:
                 if callable(content):
                     content(file)
@@ -52,6 +58,26 @@ def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object])
     except (OSError, ValueError) as error:  # a path may hold a null byte
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"Cannot write {path}: {reason}. What was there before is still there.") from error
+
+
+def sweep_drafts(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left half-written, of one file or of all."""
+    for draft in folder.glob(f".{'*' if name is None else glob.escape(name)}.*.part"):
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            if time.time() - draft.stat().st_mtime > STALE_SECONDS:
+                draft.unlink()
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and find out before long work whether files can be written into it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:  # a path may hold a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot write results into {folder}: {reason}.") from error
+    sweep_drafts(folder)
 
 
 def check_table_name(path: Path, *, writing: bool = False) -> None:

@@ -27,8 +27,8 @@ FILE = "fair_loss.safetensors"
 class FairTrainer(Trainer):
     """A Trainer that minimises a fair loss; every sample has a ``group`` beside its ``labels``.
 
-    The method answers after every epoch, or every ``update_every`` batches. What it remembers is saved with every checkpoint
-    and read when training resumes.
+    The method answers after every epoch, or every ``update_every`` steps of the optimiser. What it remembers is saved with
+    every checkpoint and read when training resumes.
 
     Parameters
     ----------
@@ -40,6 +40,7 @@ class FairTrainer(Trainer):
 
     def __init__(self, *arguments: Any, criterion: FairLoss, update_every: int | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.model_accepts_loss_kwargs = False  # the loss is a mean: over accumulated batches, the Trainer takes their mean
         self.criterion = criterion.to(self.args.device)
         self.add_callback(_Steps(criterion, update_every))
 
@@ -61,7 +62,10 @@ class FairTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
-        self.criterion.load_state_dict(safetensors.torch.load_file(Path(resume_from_checkpoint) / FILE))
+        path = Path(resume_from_checkpoint) / FILE
+        if not path.exists():
+            raise InputError(f"{resume_from_checkpoint} holds no {FILE}: it was not written by a FairTrainer.")
+        self.criterion.load_state_dict(safetensors.torch.load_file(path))
 
 
 class _Steps(TrainerCallback):

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import queue
 import signal
-import tempfile
 import threading
 import time
 import warnings
@@ -26,7 +25,7 @@ from fairdro.bench.plan import Bank, BenchPlan, known_dataset
 from fairdro.bench.store import Outcome, Store
 from fairdro.data import Part
 from fairdro.errors import InputError
-from fairdro.files import write_whole
+from fairdro.files import make_folder, write_whole
 from fairdro.metrics import confusion_counts
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 
@@ -34,7 +33,6 @@ __all__ = ["OnStep", "run_bank", "run_bench"]
 
 MOMENTS = 200  # kept of a history: all of one training, since q may swing from one epoch to the next
 POLL_SECONDS = 0.2
-STALE_SECONDS = 3600
 
 OnStep = Callable[[Bank, int, int], object]
 """Told of every epoch or step: the bank, how many are finished, and how many there are; and ``1, 1`` when it is stored."""
@@ -200,22 +198,8 @@ def _train(bank: Bank, train: Part, on_step: Callable[[int, int], object] | None
 
 
 def make_writable(out: Path) -> None:
-    """Make the folder, and find out before training whether files can be written into it."""
-    try:
-        (out / "store").mkdir(parents=True, exist_ok=True)
-        for folder in (out, out / "store"):
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-            _sweep_drafts(folder)
-    except (OSError, ValueError) as error:  # a path may hold a null byte
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"Cannot write results into {out}: {reason}.") from error
+    """Make the folder, and find out before training whether results can be written into it."""
+    for folder in (out, out / "store"):
+        make_folder(folder)
     if (out / "results.csv").is_dir():
         raise InputError(f"Cannot write {out / 'results.csv'}: it is a folder.")
-
-
-def _sweep_drafts(folder: Path) -> None:
-    """Remove what killed processes left half-written."""
-    for draft in folder.glob(".*.part"):
-        if time.time() - draft.stat().st_mtime > STALE_SECONDS:
-            draft.unlink(missing_ok=True)

@@ -49,7 +49,7 @@ def load_celeba(
     folder: str | Path,
     *,
     size: int = 224,
-    protocol: str = "paper",
+    protocol: str = "validated",
     cache: str | Path | None = None,
     on_step: Callable[[int, int], object] | None = None,
 ) -> Examples:
@@ -63,7 +63,7 @@ def load_celeba(
         With ``list_attr_celeba.txt``, ``list_eval_partition.txt`` and ``img_align_celeba``.
     size : int
         Side of the images the network sees; the paper's is 224.
-    protocol : {"paper", "validated"}
+    protocol : {"validated", "paper"}
         ``paper``: of the official test images, the first n of every class and group, where n is the number in the smallest.
         ``validated``: all of them.
     cache : path, optional
@@ -116,8 +116,8 @@ def _balanced(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
 def _read(folder: Path) -> pd.DataFrame:
     """Return class, group and part of every image that is there, by its name, in the order of the attribute file."""
     for name in (ATTRIBUTES, PARTITION, IMAGES):
-        if not (folder / name).exists():
-            raise InputError(f"There is no {name} in {folder}; {HOW}.")
+        if not ((folder / name).is_dir() if name == IMAGES else (folder / name).is_file()):
+            raise InputError(f"There is no {'folder' if name == IMAGES else 'file'} {name} in {folder}; {HOW}.")
     attributes, partition = _read_text(folder / ATTRIBUTES, skiprows=1), _read_text(folder / PARTITION, header=None)
     for column in ("Blond_Hair", "Male"):
         if column not in attributes or not attributes[column].isin([-1, 1]).all():

@@ -45,8 +45,8 @@ class FeatureDataset(Dataset):
         Parameters
         ----------
         protocol : {"paper", "validated"}
-            ``paper`` trains on the validation part too, if there is one; ``validated`` takes the last fifth of the
-            training rows for validation if there is none.
+            ``paper`` leaves a validation part unused; ``validated`` takes the last fifth of the training rows if there is
+            none.
         seed : int
             Only 0: the parts are given.
         """
@@ -54,7 +54,7 @@ class FeatureDataset(Dataset):
             raise InputError(f"{self.name} comes with its own parts; leave the split at 0.")
         train, validation = self.parts["train"], self.parts.get("validation")
         if protocol == "paper":
-            train, validation = train if validation is None else np.concatenate([train, validation]), None
+            validation = None
         elif validation is None:
             train, validation = np.split(train, [int(0.8 * len(train))])
         return self._scaled(train, validation, self.parts["test"], constant_scale=1.0)

@@ -24,7 +24,7 @@ GROUPS = ["White", "Black", "Asian", "Indian"]
 PUBLISHED = [[2049, 336, 1025, 638], [3735, 3116, 1856, 2221], [4294, 1074, 553, 1116]]
 MEAN, STD = (0.5960, 0.4573, 0.3921), (0.2586, 0.2314, 0.2275)
 TEST_PER_CELL = 100
-NAME = re.compile(r"([0-9]+)_[^_]*_([0-3])_[^_]*\.jpg")
+NAME = re.compile(r"([0-9]{1,3})_[^_]*_([0-3])_[^_]*\.jpg")
 HOW = (
     "download UTKFace, aligned and cropped, from its project page (susanqq.github.io/UTKFace) and unpack it into a folder "
     "UTKFace with files such as 25_0_1_20170116232725357.jpg.chip.jpg"
@@ -110,7 +110,7 @@ def _find(folder: Path) -> tuple[Path, list[str]]:
     root = folder / "UTKFace" if (folder / "UTKFace").is_dir() else folder
     if not root.is_dir():
         raise InputError(f"There is no folder {folder}; {HOW}.")
-    names = sorted((path.name for path in root.iterdir() if NAME.fullmatch(path.name)), key=_natural)
+    names = sorted((path.name for path in root.iterdir() if NAME.fullmatch(path.name) and path.is_file()), key=_natural)
     if not names:
         raise InputError(f"There are no images of UTKFace in {folder}; {HOW}.")
     return root, names

@@ -194,6 +194,8 @@ class Method:
             object.__setattr__(self, key, _numbers(getattr(self, key), f"{key} of {self.name}"))
         if len({len(v) for v in self._swept().values()}) > 1:
             raise InputError(f"The hyperparameters of {self.name} have different numbers of values: {self._swept()}.")
+        for f in fields(self):
+            _check_kind(getattr(self, f.name), f.default, f"{f.name} of {self.name}")
         for key, known in self.choices.items():
             if getattr(self, key) not in known:
                 raise unknown_name(key, getattr(self, key), known)
@@ -331,6 +333,15 @@ class Baseline(Method):
         if self.objective == "balanced":
             return uniform(task.counts)
         return task.n_classes * task.counts / task.counts.sum()
+
+
+def _check_kind(value: Any, default: Any, what: str) -> None:
+    """Refuse a switch that is none, or a single number that is none."""
+    if isinstance(default, bool) and not isinstance(value, bool | np.bool_):
+        raise InputError(f"{what} must be true or false, got {value!r}.")
+    number = isinstance(default, float | int) and not isinstance(default, bool) and not isinstance(value, tuple)
+    if number and not (isinstance(value, float | int | np.number) and math.isfinite(value)):
+        raise InputError(f"{what} must be a number, got {value!r}.")
 
 
 def _numbers(value: Any, what: str) -> float | tuple[float, ...]:
