@@ -138,6 +138,16 @@ def test_padding_does_not_change_the_features(encoder):
     torch.testing.assert_close(alone, features_of(model, inputs))
 
 
+def test_passes_go_by_length_and_come_back_in_place(encoder):
+    model = PretrainedClassifier.from_pretrained(encoder, 2)
+    texts = ["the", "a red fish likes the blue bird and the cat", "two cats", "the cat sees a dog"] * 100
+    inputs = tokenise(texts, load_tokenizer(encoder), 32)
+    assert [texts[row] for row in inputs.in_order(torch.arange(4))] == [texts[1], texts[3], texts[2], texts[0]]
+    some = Subset(inputs, torch.tensor([399, 2, 0, 5]))
+    torch.testing.assert_close(features_of(model, some), features_of(model, inputs)[[399, 2, 0, 5]])
+    assert some.in_order(torch.tensor([0, 1, 3])).tolist() == [3, 0, 1]
+
+
 def test_biases_and_norms_have_no_weight_decay(encoder):
     model = PretrainedClassifier.from_pretrained(encoder, 2)
     decayed, free = model.parameter_groups(0.01)

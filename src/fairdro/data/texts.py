@@ -58,6 +58,10 @@ class TextInputs:
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
         }
 
+    def in_order(self, rows: Tensor) -> Tensor:
+        """Return rows by falling length, so that a batch has little to fill up, and one too large fails at once."""
+        return rows[torch.from_numpy(np.diff(self.offsets))[rows].argsort(descending=True, stable=True)]
+
 
 def tokenise(texts: Sequence[str], tokenizer: Any, max_length: int) -> TextInputs:
     """Turn texts into tokens.
