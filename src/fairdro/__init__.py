@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fairdro.boosting import FairDROBoostingClassifier
     from fairdro.data import load_dataset
     from fairdro.estimators import FairClassifier, FairDROClassifier, FairDROClassifierCV, load, model_card, save
     from fairdro.loss import FairDROLoss, FairLoss
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FairClassifier",
+    "FairDROBoostingClassifier",
     "FairDROClassifier",
     "FairDROClassifierCV",
     "FairDROLoss",
@@ -22,7 +24,13 @@ __all__ = [
     "save",
 ]
 
-HOMES = {"FairDROLoss": "loss", "FairLoss": "loss", "TableEncoder": "preprocessing", "load_dataset": "data"}
+HOMES = {
+    "FairDROBoostingClassifier": "boosting",
+    "FairDROLoss": "loss",
+    "FairLoss": "loss",
+    "TableEncoder": "preprocessing",
+    "load_dataset": "data",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -55,6 +56,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
     min_cell_size: int = TOO_FEW
     random_state: Any = 0
     verbose: bool = False
+    _TABLE: ClassVar[dict[str, Any]] = {"dtype": [np.float64, np.float32], "accept_sparse": "csr"}
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Train.
@@ -73,7 +75,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
         return self
 
     def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, np.ndarray, Groups, Any]:
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], accept_sparse="csr")
+        X, y = validate_data(self, X, y, **self._TABLE)
         check_classification_targets(y)
         if weight is not None:
             weight = _check_sample_weight(weight, X, dtype=np.float64)
@@ -159,7 +161,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the logits of the classes ``(N, Y)``; of two classes, the logit of the second ``(N,)``."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        X = validate_data(self, X, **self._TABLE, reset=False)
         if self.model == "linear":
             logits = X @ self.coef_.T + self.intercept_
             return logits[:, 0] if len(self.classes_) == 2 else logits
@@ -200,6 +202,10 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sciki
             results=results,
             remarks=remarks,
         )
+
+    def _fits_together(self) -> bool:
+        """Whether what was read from a file is one model."""
+        return (self.coef_.T if self.model == "linear" else self.coefs_[0]).shape[0] == self.n_features_in_
 
     def _own_results(self) -> list[tuple[str, Confusion]]:
         return []
@@ -451,7 +457,12 @@ class FairDROClassifierCV(_Classifier):
         self.verbose = verbose
 
     def _train(self, X: Any, codes: np.ndarray, groups: Groups, weight: Any) -> None:
-        radii = np.array(FairDRO.search["rho"].grid(20) if self.rhos is None else self.rhos, dtype=np.float64)
+        self._choose(X, codes, groups, weight)
+        super()._train(X, codes, groups, weight)
+
+    def _choose(self, X: Any, codes: np.ndarray, groups: Groups, weight: Any) -> None:
+        """Judge every radius on held-out rows, and choose one."""
+        radii = self._radii()
         sweep = FairDRO(**FairDRO.for_solver(solver_for(FairDRO, self.model), rho=tuple(radii.tolist())))
         self.confusion_, diverged = self._held_out(sweep, X, codes, groups, weight)
         table = pd.DataFrame(
@@ -461,7 +472,7 @@ class FairDROClassifierCV(_Classifier):
         if len(sound) == 0:
             raise InputError("Training diverged at every radius; try smaller ones.")
         plain = float(table["accuracy"].iloc[self._plain(radii)])
-        rule = KeepAccuracy(self.min_accuracy) if self.rule is None else self.rule
+        rule = self._rule()
         self.blind_ = bool(getattr(rule, "blind", False))
         self.how_chosen_ = (
             str(rule) if isinstance(rule, Rule) or self.blind_ else getattr(rule, "__name__", type(rule).__name__)
@@ -472,7 +483,12 @@ class FairDROClassifierCV(_Classifier):
         self.best_index_ = int(sound[choice.index])
         self.rho_ = float(radii[self.best_index_])
         self.frontier_ = table.assign(selected=np.arange(len(radii)) == self.best_index_)
-        super()._train(X, codes, groups, weight)
+
+    def _radii(self) -> np.ndarray:
+        return np.array(FairDRO.search["rho"].grid(20) if self.rhos is None else self.rhos, dtype=np.float64)
+
+    def _rule(self) -> Callable[..., Choice]:
+        return KeepAccuracy(self.min_accuracy) if self.rule is None else self.rule
 
     @staticmethod
     def _plain(radii: np.ndarray) -> int:
@@ -554,9 +570,7 @@ class FairDROClassifierCV(_Classifier):
         return alt.layer(base.mark_line(opacity=0.4).encode(order="rho:Q"), base.mark_circle(size=50), ring)
 
 
-CLASSIFIERS: dict[str, type[_Classifier]] = {
-    kind.__name__: kind for kind in (FairDROClassifier, FairClassifier, FairDROClassifierCV)
-}
+CLASSIFIERS = ["FairDROClassifier", "FairClassifier", "FairDROClassifierCV", "FairDROBoostingClassifier"]
 
 
 def _steps(model: Any) -> tuple[TableEncoder | None, _Classifier]:
@@ -624,11 +638,12 @@ def load(folder: str | Path) -> Any:
         parameters = dict(state["parameters"])
         if "rule" in parameters:
             parameters["rule"] = rule_from(parameters["rule"])
-        classifier = CLASSIFIERS[state["kind"]](**parameters)
+        if state["kind"] not in CLASSIFIERS:
+            raise ValueError(f"there is no classifier {state['kind']!r}")  # noqa: TRY301 - one sentence for all
+        classifier = getattr(import_module("fairdro"), state["kind"])(**parameters)
         for key, value in state["fitted"].items():
             setattr(classifier, key, value)
-        features = (classifier.coef_.T if classifier.model == "linear" else classifier.coefs_[0]).shape[0]
-        if features != classifier.n_features_in_ or not all(key.endswith("_") for key in state["fitted"]):
+        if not classifier._fits_together() or not all(key.endswith("_") for key in state["fitted"]):
             raise ValueError("its parts do not fit together")  # noqa: TRY301 - one sentence for every kind of damage
         if state["encoder"] is None:
             return classifier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from fairdro.errors import InputError, unknown_name
 
 __all__ = [
     "RULES",
+    "Asked",
     "Choice",
     "KeepAccuracy",
     "Knee",
@@ -155,6 +156,20 @@ class Knee:
 
 Rule = KeepAccuracy | LimitDCA | Knee
 RULES: dict[str, Callable[..., Rule]] = {"keep": KeepAccuracy, "max-dca": LimitDCA, "knee": Knee}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The one radius that was asked for, behind plain training, whatever the figures are."""
+
+    blind: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return "one that was asked for"
+
+    def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
+        """Choose the last point."""
+        return Choice(len(accuracy) - 1, "asked for")
 
 
 def rule_from(text: str) -> Rule:

@@ -8,10 +8,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairdro.errors import InputError
-from fairdro.estimators import CLASSIFIERS
+from fairdro.estimators import FairClassifier, FairDROClassifier, FairDROClassifierCV
 from fairdro.preprocessing import TableEncoder
 
 __all__ = ["to_onnx"]
+
+
+KINDS = (FairClassifier, FairDROClassifier, FairDROClassifierCV)
 
 
 def to_onnx(model: Any, X: Any) -> Any:
@@ -36,14 +39,12 @@ def to_onnx(model: Any, X: Any) -> Any:
     except ImportError as error:
         raise InputError("Export to ONNX needs skl2onnx: pip install 'fairdro[onnx]'.") from error
     final = model.steps[-1][1] if hasattr(model, "steps") else model
-    if type(final) not in CLASSIFIERS.values() or any(
-        isinstance(step, TableEncoder) for _, step in getattr(model, "steps", [])
-    ):
+    if type(final) not in KINDS or any(isinstance(step, TableEncoder) for _, step in getattr(model, "steps", [])):
         raise InputError(
             "Only fairdro's classifiers can be exported, or pipelines of scikit-learn that end in one; no TableEncoder."
         )
     check_is_fitted(final)
-    for kind in CLASSIFIERS.values():
+    for kind in KINDS:
         skl2onnx.update_registered_converter(
             kind, f"Fairdro{kind.__name__}", _shapes, _convert, options={"zipmap": [True, False, "columns"]}
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from fairdro.cells import TOO_FEW
 from fairdro.errors import InputError
 from fairdro.estimators import FairDROClassifierCV
-from fairdro.frontier import Choice
+from fairdro.frontier import Asked
 from fairdro.metrics import Confusion, confusion
 from fairdro.preprocessing import TableEncoder
 
@@ -28,20 +28,6 @@ CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.ty
 FOLDS = 5
 ROWS_FOR_FOLDS = 200_000  # a larger table holds a fifth out once: enough to judge, and five times faster
 ROWS_PER_PIECE = 100_000
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The one radius that was asked for, behind plain training, whatever the figures are."""
-
-    blind: ClassVar[bool] = True
-
-    def __str__(self) -> str:
-        return "one that was asked for"
-
-    def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
-        """Choose the last point."""
-        return Choice(len(accuracy) - 1, "asked for")
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,12 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, Task, get_method
 from fairdro.models import MODELS, get_model
+from fairdro.training.boosting import STRATEGIES
 
 __all__ = ["SOLVERS", "Bank", "BenchPlan"]
 
 SOLVERS = ["fullbatch", "minibatch"]
+BOOSTING = "boosting"  # a model whose solvers are its strategies
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 
 
@@ -33,6 +35,11 @@ def known_dataset(name: str) -> Dataset:
 @cache
 def _fingerprint(name: str) -> str:
     return known_dataset(name).fingerprint
+
+
+def _trains(solver: str, method: type[Method]) -> bool:
+    """Whether a solver, or a strategy of boosting, can train a method."""
+    return ("fullbatch" if solver in STRATEGIES else solver) in method.solvers()
 
 
 @dataclass(frozen=True)
@@ -77,14 +84,15 @@ class Bank:
     def cost(self) -> float:
         """Rough relative cost of training."""
         rounds = self.method.rounds + (self.method.teacher() is not None)
-        slower = 30 if self.solver == "minibatch" else 1
+        slower = {"fullbatch": 1, "head": 10}.get(self.solver, 30)
         return len(known_dataset(self.dataset)) * rounds * slower * (1 + len(self.seeds) * self.method.points / 40)
 
     def refusal(self) -> str | None:
         """Say why the method cannot be trained on this data and model, if so."""
         dataset = known_dataset(self.dataset)
         try:
-            self.method.check(Task(dataset.cells.counts, hidden=get_model(self.model).hidden))
+            hidden = self.model != BOOSTING and get_model(self.model).hidden
+            self.method.check(Task(dataset.cells.counts, hidden=hidden))
         except InputError as error:
             return str(error)
         return None
@@ -127,13 +135,19 @@ class BenchPlan:
 
     def __post_init__(self) -> None:
         everything = self.methods == ["all"]
+        if self.model == BOOSTING and self.solvers == ["fullbatch"]:
+            object.__setattr__(self, "solvers", STRATEGIES[:1])
         if everything:
-            trainable = [name for name, method in METHODS.items() if set(method.solvers()) & set(self.solvers)]
+            trainable = [name for name, method in METHODS.items() if any(_trains(s, method) for s in self.solvers)]
             object.__setattr__(self, "methods", trainable or list(METHODS))
         self._check_names()
         self._check_numbers()
         for name in self.methods:
-            if not set(get_method(name).solvers()) & set(self.solvers):
+            if not any(_trains(solver, get_method(name)) for solver in self.solvers):
+                if self.model == BOOSTING:
+                    raise InputError(
+                        f"Boosted trees know methods that only weigh cells, and {name} does more; leave it out."
+                    )
                 raise InputError(f"{name} needs mini-batches; add minibatch to the solvers or leave it out.")
         if self.model != "linear" and "fullbatch" in self.solvers:
             raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
@@ -144,8 +158,8 @@ class BenchPlan:
         for kind, names, known in (
             ("dataset", self.datasets, [*DATASETS, *filter(is_features, self.datasets)]),
             ("method", self.methods, list(METHODS)),
-            ("solver", self.solvers, SOLVERS),
-            ("model", [self.model], list(MODELS)),
+            ("solver", self.solvers, STRATEGIES if self.model == BOOSTING else SOLVERS),
+            ("model", [self.model], [*MODELS, BOOSTING]),
             ("protocol", [self.protocol], PROTOCOLS),
             ("objective", [self.objective], OBJECTIVES),
         ):
@@ -177,7 +191,7 @@ class BenchPlan:
                 protocol=self.protocol, split=self.split, objective=self.objective,
             )
             for dataset, solver, method in product(self.datasets, self.solvers, self.methods)
-            if solver in get_method(method).solvers()
+            if _trains(solver, get_method(method))
         ]  # fmt: skip
 
     def second_banks(self, first: dict[Bank, pd.DataFrame]) -> list[Bank]:
@@ -185,7 +199,7 @@ class BenchPlan:
         return [self._fill(bank, rows) for bank, rows in first.items() if self._is_adaptive(bank.method, bank.solver)]
 
     def _is_adaptive(self, method: Method | type[Method], solver: str) -> bool:
-        wanted = solver == "fullbatch" if self.adaptive is None else self.adaptive
+        wanted = solver in ("fullbatch", "head") if self.adaptive is None else self.adaptive
         return wanted and len(method.search) == 1 and self.points >= FEWEST_TO_DIVIDE
 
     def _fill(self, bank: Bank, rows: pd.DataFrame) -> Bank:
@@ -203,6 +217,9 @@ class BenchPlan:
     def _method(self, name: str, solver: str) -> Method:
         """Return the method over its grid, as it does best with the solver."""
         kind = get_method(name)
-        fixed = kind.for_solver(solver, **({"objective": self.objective} if issubclass(kind, Baseline) else {}))
+        fixed = kind.for_solver(
+            "fullbatch" if solver in STRATEGIES else solver,
+            **({"objective": self.objective} if issubclass(kind, Baseline) else {}),
+        )
         points = -(-self.points // 2) if self._is_adaptive(kind, solver) else self.points
         return kind.sweep(points, **fixed)

@@ -21,13 +21,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fairdro.bench.plan import Bank, BenchPlan, known_dataset
+from fairdro.bench.plan import BOOSTING, Bank, BenchPlan, known_dataset
 from fairdro.bench.store import Outcome, Store
 from fairdro.data import Part
 from fairdro.errors import InputError
 from fairdro.files import make_folder, write_whole
 from fairdro.metrics import confusion_counts
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
+from fairdro.training.boosting import BoostedBank, train_boosted
 
 __all__ = ["OnStep", "run_bank", "run_bench"]
 
@@ -191,7 +192,9 @@ def run_bank(bank: Bank, on_step: Callable[[int, int], object] | None = None) ->
     )
 
 
-def _train(bank: Bank, train: Part, on_step: Callable[[int, int], object] | None) -> TrainedBank:
+def _train(bank: Bank, train: Part, on_step: Callable[[int, int], object] | None) -> TrainedBank | BoostedBank:
+    if bank.model == BOOSTING:
+        return train_boosted(train.X, train.cells, bank.method, strategy=bank.solver, on_step=on_step)
     if bank.solver == "fullbatch":
         return train_fullbatch(train.X, train.cells, bank.method, on_step=on_step)
     return train_minibatch(train.X, train.cells, bank.method, model=bank.model, seeds=bank.seeds, on_step=on_step)

@@ -1,0 +1,257 @@
+"""Boosted trees of LightGBM and XGBoost behind one face: the same settings, objectives of one's own, text for files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+
+from fairdro.errors import InputError, unknown_name
+
+__all__ = ["BACKENDS", "TreeSettings", "Trees", "grow", "read_trees"]
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """How trees are grown.
+
+    Parameters
+    ----------
+    backend : {"lightgbm", "xgboost"}
+    rounds : int
+        Trees per score.
+    learning_rate : float
+    leaves : int
+        Leaves of a tree at most.
+    min_leaf : int
+        Rows of a leaf at least; XGBoost takes the sum of curvatures instead, a quarter of it for a balanced leaf.
+    categorical : tuple of int
+        Columns that hold codes of categories.
+    threads : int
+        0 for all cores.
+    seed : int
+    """
+
+    backend: str = "lightgbm"
+    rounds: int = 200
+    learning_rate: float = 0.05
+    leaves: int = 15
+    min_leaf: int = 20
+    categorical: tuple[int, ...] = ()
+    threads: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise unknown_name("backend", self.backend, list(BACKENDS))
+        for name, least in (("rounds", 1), ("leaves", 2), ("min_leaf", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        if not self.learning_rate > 0:
+            raise InputError(f"learning_rate must be positive, got {self.learning_rate}.")
+
+
+class Trees(Protocol):
+    """Boosted trees of either library."""
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """Return raw scores ``(N, K)``."""
+        ...
+
+    def importances(self) -> np.ndarray:
+        """Return the total gain of the splits by every column ``(D,)``."""
+        ...
+
+    def text(self) -> str:
+        """Return all there is to know of the trees, for :func:`read_trees`."""
+        ...
+
+
+class Growing(Protocol):
+    """Trees that are being grown, round by round."""
+
+    def scores(self) -> np.ndarray:
+        """Return the raw scores of the training rows ``(N, K)``."""
+        ...
+
+    def held_scores(self) -> np.ndarray:
+        """Return the raw scores of the held-out rows ``(M, K)``."""
+        ...
+
+    def step(self, slope: np.ndarray, curvature: np.ndarray) -> None:
+        """Grow the trees of one more round, given the derivatives of the loss by the scores ``(N, K)``."""
+        ...
+
+    def finish(self, rounds: int | None = None) -> Trees:
+        """Return what was grown, in the first so many rounds."""
+        ...
+
+
+def grow(X: np.ndarray, n_scores: int, settings: TreeSettings, held: np.ndarray | None = None) -> Growing:
+    """Begin to grow trees for ``n_scores`` scores per row, with rows that are held out beside them."""
+    return BACKENDS[settings.backend][0](X, n_scores, settings, held)
+
+
+def read_trees(backend: str, text: str) -> Trees:
+    """Return the trees that :meth:`Trees.text` wrote; nothing is executed."""
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, list(BACKENDS))
+    try:
+        return BACKENDS[backend][1].read(text)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"These are no trees of {backend} ({str(error).splitlines()[0]}); save the model again.") from error
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InputError(f"Boosted trees by {name} need the package: pip install 'fairdro[{name}]'.") from error
+
+
+class _LightGBM:
+    """Trees of LightGBM."""
+
+    def __init__(self, booster: Any, n_scores: int) -> None:
+        self.booster, self.n_scores = booster, n_scores
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        return self.booster.predict(X, raw_score=True).reshape(len(X), self.n_scores)
+
+    def importances(self) -> np.ndarray:
+        return self.booster.feature_importance("gain")
+
+    def text(self) -> str:
+        return self.booster.model_to_string()
+
+    @classmethod
+    def read(cls, text: str) -> _LightGBM:
+        booster = _library("lightgbm").Booster(model_str=text)
+        return cls(booster, booster.num_model_per_iteration())
+
+
+class _GrowingLightGBM:
+    def __init__(self, X: np.ndarray, n_scores: int, settings: TreeSettings, held: np.ndarray | None) -> None:
+        lightgbm = _library("lightgbm")
+        parameters = {
+            "objective": "none",
+            "num_class": n_scores,
+            "num_leaves": settings.leaves,
+            "learning_rate": settings.learning_rate,
+            "min_data_in_leaf": settings.min_leaf,
+            "num_threads": settings.threads,
+            "seed": settings.seed,
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbosity": -1,
+        }
+        options = {"categorical_feature": list(settings.categorical) or "auto", "params": parameters}
+        self.n_scores = n_scores
+        self.data = lightgbm.Dataset(X, np.zeros(len(X)), **options)
+        self.booster = lightgbm.Booster(parameters, self.data)
+        if held is not None:
+            self.booster.add_valid(self.data.create_valid(held, np.zeros(len(held))), "held")
+
+    def scores(self) -> np.ndarray:
+        return self._kept(self.booster.eval_train)
+
+    def held_scores(self) -> np.ndarray:
+        return self._kept(self.booster.eval_valid)
+
+    def _kept(self, evaluate: Callable[[Any], object]) -> np.ndarray:
+        """Take the scores the library has at hand, which it shows to metrics only."""
+        seen: list[np.ndarray] = []
+
+        def metric(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
+            seen.append(scores)
+            return "kept", 0.0, True
+
+        evaluate(metric)
+        return seen[0].reshape(-1, self.n_scores)
+
+    def step(self, slope: np.ndarray, curvature: np.ndarray) -> None:
+        shape = (len(slope),) if self.n_scores == 1 else slope.shape
+        self.booster.update(fobj=lambda *_: (slope.reshape(shape), curvature.reshape(shape)))
+
+    def finish(self, rounds: int | None = None) -> _LightGBM:
+        self.booster.free_dataset()
+        self.booster.best_iteration = rounds or -1
+        return _LightGBM(self.booster, self.n_scores)
+
+
+class _XGBoost:
+    """Trees of XGBoost."""
+
+    def __init__(self, booster: Any, n_scores: int) -> None:
+        self.booster, self.n_scores = booster, n_scores
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        types = self.booster.feature_types
+        data = _library("xgboost").DMatrix(X, feature_types=types, enable_categorical=True)
+        return self.booster.predict(data, output_margin=True).reshape(len(X), self.n_scores).astype(np.float64)
+
+    def importances(self) -> np.ndarray:
+        gains = self.booster.get_score(importance_type="total_gain")
+        return np.array([gains.get(f"f{j}", 0.0) for j in range(self.booster.num_features())])
+
+    def text(self) -> str:
+        return self.booster.save_raw("json").decode()
+
+    @classmethod
+    def read(cls, text: str) -> _XGBoost:
+        booster = _library("xgboost").Booster()
+        booster.load_model(bytearray(text.encode()))
+        return cls(booster, int(booster.attr("n_scores")))
+
+
+class _GrowingXGBoost:
+    def __init__(self, X: np.ndarray, n_scores: int, settings: TreeSettings, held: np.ndarray | None) -> None:
+        xgboost = _library("xgboost")
+        types = ["c" if j in settings.categorical else "q" for j in range(X.shape[1])]
+
+        def matrix(rows: np.ndarray) -> Any:
+            return xgboost.DMatrix(rows, np.zeros(len(rows)), feature_types=types, enable_categorical=True)
+
+        self.data, self.held = matrix(X), None if held is None else matrix(held)
+        parameters = {
+            "objective": "multi:softprob" if n_scores > 1 else "binary:logistic",
+            "base_score": 0.5,
+            "max_leaves": settings.leaves,
+            "max_depth": 0,
+            "grow_policy": "lossguide",
+            "tree_method": "hist",
+            "eta": settings.learning_rate,
+            "min_child_weight": settings.min_leaf / 4,
+            "lambda": 0.0,
+            "nthread": settings.threads,
+            "seed": settings.seed,
+            "verbosity": 0,
+        } | ({"num_class": n_scores} if n_scores > 1 else {})
+        cached = [self.data] if self.held is None else [self.data, self.held]
+        self.booster = xgboost.Booster(parameters, cached)
+        self.booster.set_attr(n_scores=str(n_scores))
+        self.n_scores, self.round = n_scores, 0
+
+    def scores(self) -> np.ndarray:
+        return self._predict(self.data)
+
+    def held_scores(self) -> np.ndarray:
+        return self._predict(self.held)
+
+    def _predict(self, data: Any) -> np.ndarray:
+        return self.booster.predict(data, output_margin=True).reshape(-1, self.n_scores).astype(np.float64)
+
+    def step(self, slope: np.ndarray, curvature: np.ndarray) -> None:
+        self.booster.update(self.data, self.round, fobj=lambda *_: (slope, curvature))
+        self.round += 1
+
+    def finish(self, rounds: int | None = None) -> _XGBoost:
+        return _XGBoost(self.booster if rounds is None else self.booster[:rounds], self.n_scores)
+
+
+BACKENDS: dict[str, tuple[Any, Any]] = {"lightgbm": (_GrowingLightGBM, _LightGBM), "xgboost": (_GrowingXGBoost, _XGBoost)}

@@ -1,0 +1,262 @@
+"""Boosted trees: against stock LightGBM, against the best rule by brute force, and as an estimator of scikit-learn."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from command import run_here
+from fairdro import FairDROBoostingClassifier, load
+from fairdro.cells import Cells
+from fairdro.errors import InputError
+from fairdro.methods import LBC, METHODS, FairDRO, Scratch
+from fairdro.metrics import METRICS, balanced_accuracy, confusion_counts, dca
+from fairdro.models.trees import TreeSettings, read_trees
+from fairdro.training.boosting import boost_classes, boost_groups, boost_weights, fit_head, joint
+from problems import biased_problem
+
+lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm: pip install 'fairdro[lightgbm]'")
+BACKENDS = ["lightgbm", "xgboost"]
+SMALL = {"rounds": 30, "leaves": 7, "threads": 1}
+
+
+def table(n_classes=2, n_groups=2, n=800, *, soft=False):
+    X, cells = biased_problem(n_classes, n_groups, n=n)
+    if soft:
+        shares = torch.nn.functional.one_hot(cells.groups, n_groups).float() * 0.8 + 0.2 / n_groups
+        cells = Cells(cells.y, shares, n_classes=n_classes, n_groups=n_groups)
+    return X.double().numpy(), cells
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_plain_trees_are_those_of_lightgbm_itself(n_classes):
+    X, cells = table(n_classes)
+    settings = TreeSettings(**SMALL)
+    ours = boost_classes(X, cells, settings)[0].scores(X)
+    parameters = {
+        "objective": "binary" if n_classes == 2 else "multiclass", "boost_from_average": False, "num_leaves": 7,
+        "learning_rate": settings.learning_rate, "min_data_in_leaf": settings.min_leaf, "num_threads": 1, "verbosity": -1,
+        "deterministic": True, "force_col_wise": True, **({"num_class": n_classes} if n_classes > 2 else {}),
+    }  # fmt: skip
+    stock = lightgbm.train(parameters, lightgbm.Dataset(X, cells.y.numpy()), settings.rounds)
+    theirs = stock.predict(X, raw_score=True).reshape(len(X), -1)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("n_classes", "n_groups", "soft"), [(2, 2, False), (3, 4, False), (2, 3, True)])
+def test_both_ways_narrow_the_gap_for_any_number_of_classes_and_groups(backend, n_classes, n_groups, soft):
+    X, cells = table(n_classes, n_groups, n=2000, soft=soft)
+    settings = TreeSettings(backend=backend, **SMALL)
+    rule = FairDRO(rho=(0.0, 5.0), softness=0.02)
+    heads = fit_head(joint(boost_classes(X, cells, settings)[0], boost_groups(X, cells, settings)[0], X), cells, rule)
+    trees = boost_weights(X, cells, rule, settings)
+    predicted = joint(boost_classes(X, cells, settings)[0], boost_groups(X, cells, settings)[0], X)
+    for found in (heads.predict(predicted), trees.predict(X)):
+        assert found.shape == (1, 2, 2000)
+        plain, fair = METRICS["dca"](confusion_counts(found[0], cells))
+        assert fair < 0.7 * plain
+    torch.testing.assert_close(heads.weights.sum(-1), torch.ones(1, 2, n_classes, dtype=torch.float64))
+
+
+def test_the_head_is_the_best_rule_under_its_weights():
+    """Among all ways to read the probabilities in a few bins, none has a smaller weighted error on the same rows."""
+    rng = np.random.default_rng(0)
+    p_y, p_a = (rng.integers(1, 5, 4000) / 5 for _ in range(2))
+    y, a = (rng.random(4000) < p_y).astype(int), (rng.random(4000) < p_a).astype(int)
+    cells = Cells(torch.from_numpy(y), torch.from_numpy(a), n_classes=2, n_groups=2)
+    probabilities = np.stack([1 - p_y, p_y], 1)[:, :, None] * np.stack([1 - p_a, p_a], 1)[:, None, :]
+    head = fit_head(probabilities, cells, FairDRO(rho=(3.0,), softness=0.02))
+    q, share = head.weights[0, 0].numpy(), head.share.numpy()
+    predicted = head.predict(probabilities)[0, 0].numpy()
+    bins = (np.rint(5 * p_y) * 10 + np.rint(5 * p_a)).astype(int)
+    for label in np.unique(bins):
+        inside = np.flatnonzero(bins == label)[0]
+        gains = (q / share * probabilities[inside]).sum(1)
+        assert gains[predicted[inside]] == pytest.approx(gains.max(), rel=1e-5)
+
+
+def test_a_head_equalises_where_trees_cannot_tell():
+    """With a large radius the gap on the fitted rows is far below that of plain reading."""
+    X, cells = table(2, 2, n=3000)
+    settings = TreeSettings(**SMALL)
+    outside = joint(boost_classes(X, cells, settings)[0], boost_groups(X, cells, settings)[0], X)
+    head = fit_head(outside, cells, FairDRO(rho=(0.0, 30.0), softness=0.02))
+    gaps = METRICS["dca"](confusion_counts(head.predict(outside)[0], cells))
+    assert gaps[1] < 0.15 * gaps[0]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_that_weighs_cells_works_and_others_say_so(name):
+    X, cells = table(2, 2, n=400)
+    rule, settings = METHODS[name](), TreeSettings(rounds=3, leaves=4, threads=1)
+    probabilities = np.full((400, 2, 2), 0.25)
+    if "fullbatch" not in rule.solvers() or rule.needs_loss:
+        for train in (lambda: fit_head(probabilities, cells, rule), lambda: boost_weights(X, cells, rule, settings)):
+            with pytest.raises(InputError, match="weigh cells"):
+                train()
+        return
+    assert fit_head(probabilities, cells, rule, steps=5).weights.shape == (1, 1, 2, 2)
+    assert boost_weights(X, cells, rule, settings).weights.shape == (1, 1, 2, 2)
+
+
+def test_held_out_rows_are_not_trained_on():
+    X, cells = table(2, 2, n=600)
+    held = np.arange(0, 600, 3)
+    settings = TreeSettings(**SMALL)
+    first = boost_weights(X, cells, Scratch(), settings, held=held)
+    changed = Cells(cells.y.clone(), cells.groups, n_classes=2, n_groups=2)
+    changed.y[held] = 1 - changed.y[held]
+    second = boost_weights(X, changed, Scratch(), settings, held=held)
+    np.testing.assert_array_equal(first.trees[0].scores(X), second.trees[0].scores(X))
+    assert not torch.equal(first.history.accuracy, second.history.accuracy)
+
+
+def test_rounds_of_a_method_grow_anew():
+    X, cells = table(2, 2, n=400)
+    trained = boost_weights(X, cells, LBC(eta=1.0, rounds=2), TreeSettings(rounds=4, threads=1))
+    assert len(trained.history.weights) == 8
+    assert trained.trees[0].booster.num_trees() == 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_text_gives_the_same_trees(backend):
+    X, cells = table(3, 2)
+    X[::7, 0] = np.nan
+    trees, _ = boost_classes(X, cells, TreeSettings(backend=backend, **SMALL))
+    again = read_trees(backend, trees.text())
+    np.testing.assert_allclose(again.scores(X), trees.scores(X), atol=1e-6)
+    np.testing.assert_allclose(again.importances(), trees.importances(), rtol=1e-4)
+    with pytest.raises(InputError, match="no trees of"):
+        read_trees(backend, "junk")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"backend": "catboost"}, "no backend named 'catboost'"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"learning_rate": 0}, "learning_rate must be positive"),
+    ],
+)
+def test_mistakes_in_settings_are_one_sentence(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        TreeSettings(**settings)
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(InputError, match=r"pip install 'fairdro\[lightgbm\]'"):
+        boost_classes(*table(), TreeSettings())
+
+
+def test_a_bench_of_boosted_trees(tmp_path):
+    options = ("--model", "boosting", "--solvers", "head,weights", "--methods", "scratch,fairdro", "--points", "2")
+    done = run_here("bench", "compas", *options, "--protocol", "validated", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert set(zip(results["model"], results["solver"], strict=True)) == {("boosting", "head"), ("boosting", "weights")}
+    assert results["accuracy"].between(0.5, 0.8).all()
+    for options, sentence in (
+        (("--methods", "cov"), "only weigh cells"),
+        (("--solvers", "minibatch"), "no solver named 'minibatch'"),
+    ):
+        done = run_here("bench", "compas", "--model", "boosting", *options, cwd=tmp_path)
+        assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+
+
+FEW = {"rounds": 20, "leaves": 7, "cv": 3, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def people():
+    """A table with a category, a gap and a number; the group shows in the category only."""
+    rng = np.random.default_rng(0)
+    n = 1500
+    group = rng.choice(["u", "v", "w"], n, p=[0.5, 0.3, 0.2])
+    kind = np.where(rng.random(n) < 0.8, group, rng.choice(["u", "v", "w"], n))
+    number = rng.normal(size=n) + (group == "u")
+    y = np.where(number + 0.7 * rng.normal(size=n) > 0.5, "yes", "no")
+    number[rng.random(n) < 0.1] = np.nan
+    return pd.DataFrame({"kind": pd.Categorical(kind), "number": number}), y, group
+
+
+@pytest.mark.parametrize(
+    ("strategy", "backend"),
+    [("head", "lightgbm"), ("head", "xgboost"), ("weights", "lightgbm"), ("weights", "xgboost")],
+)
+def test_an_estimator_from_table_to_file(people, tmp_path, strategy, backend):
+    X, y, group = people
+    model = FairDROBoostingClassifier(strategy=strategy, backend=backend, rhos=[0, 1, 10], min_accuracy=0.8, **FEW)
+    model.fit(X, y, sensitive_features=group)
+    predicted, probability = model.predict(X), model.predict_proba(X)
+    assert (model.classes_[probability.argmax(1)] == predicted).all()
+    np.testing.assert_allclose(probability.sum(1), 1)
+    assert probability.min() >= 0
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert list(model.frontier_["rho"]) == [0, 1, 10]
+    plain = FairDROBoostingClassifier(0.0, strategy=strategy, backend=backend, **FEW).fit(X, y, sensitive_features=group)
+    gaps = [dca(y, m.predict(X), sensitive_features=group) for m in (plain, model)]
+    assert strategy == "weights" or gaps[1] < gaps[0]  # with 20 rounds the gradients' way is too rough to tell
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    np.testing.assert_allclose(again.predict_proba(X), probability, atol=1e-6)
+    assert "FairDROBoostingClassifier" in (tmp_path / "m" / "model_card.md").read_text()
+    unknown = X.assign(kind=pd.Categorical(["other"] * len(X)))
+    assert len(again.predict(unknown)) == len(X)
+
+
+def test_soft_groups_and_sample_weights(people):
+    X, y, group = people
+    shares = pd.get_dummies(pd.Series(group)).to_numpy(np.float64) * 0.7 + 0.1
+    model = FairDROBoostingClassifier(rhos=[0, 10], **FEW)
+    model.fit(
+        X, y, sensitive_features=pd.DataFrame(shares, columns=["u", "v", "w"]), sample_weight=np.linspace(0.5, 2, len(y))
+    )
+    assert model.weights_.shape == (2, 3)
+    assert balanced_accuracy(y, model.predict(X), sensitive_features=group) > 0.6
+
+
+def test_the_same_again_and_pickled(people):
+    X, y, group = people
+    model = FairDROBoostingClassifier(5.0, **FEW).fit(X, y, sensitive_features=group)
+    again = clone(model).fit(X, y, sensitive_features=group)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    read = pickle.loads(pickle.dumps(model))  # noqa: S301 - as joblib does between processes
+    np.testing.assert_allclose(read.predict_proba(X), model.predict_proba(X), atol=1e-9)
+
+
+def test_wrong_strategies_are_one_sentence(people):
+    X, y, group = people
+    with pytest.raises(InputError, match="no strategy named 'tail'"):
+        FairDROBoostingClassifier(strategy="tail").fit(X, y, sensitive_features=group)
+
+
+def test_importing_the_package_does_not_import_the_libraries():
+    found = "any(name in sys.modules for name in ('lightgbm', 'xgboost'))"
+    code = f"import sys, fairdro; fairdro.FairDROBoostingClassifier; sys.exit({found})"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["head", "weights"])
+def test_estimator_checks(strategy):
+    model = FairDROBoostingClassifier(strategy=strategy, rounds=30, rhos=[0, 1], cv=3, n_jobs=1)
+    bins = "the bins of trees and the folds depend on the rows"
+    expected = {
+        "check_sample_weight_equivalence_on_dense_data": bins,
+        "check_sample_weights_invariance": bins,
+    }
+    failed = []
+    for estimator, check in estimator_checks_generator(model, mark="skip", expected_failed_checks=expected):
+        try:
+            check(estimator)
+        except Exception as error:  # noqa: BLE001 - all that fail are told
+            failed.append(f"{check}: {error!r}")
+    assert not failed, "\n".join(failed)
