@@ -170,10 +170,13 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
                 own, settings = cells.take(torch.from_numpy(train)), self._settings(len(train))
                 patience = self.early_stopping
                 watched = None if patience is None else Watched(X[test], cells.take(torch.from_numpy(test)), patience)
-                pair = [boost(X[train], own, settings, watched) for boost in (boost_classes, boost_groups)]
-                self._outside[test] = joint(pair[0][0], pair[1][0], X[test])
+                classes, groups_of = (
+                    boost_classes(X[train], own, settings, watched),
+                    boost_groups(X[train], own, settings, watched),
+                )
+                self._outside[test] = joint(classes[0], groups_of[0], X[test])
                 part[test] = i if len(folds) > 1 else np.arange(len(test)) % 2
-                grown.append([rounds for _, rounds in pair])
+                grown.append([classes[1], groups_of[1]])
                 if (tell := solve(i)) is not None:
                     tell(1, 1)
         self._grown_rounds = np.mean(grown, axis=0).round().astype(int)
@@ -203,7 +206,8 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
             known = torch.from_numpy(np.flatnonzero(~np.isnan(self._outside[:, 0, 0])))
             head = fit_head(self._outside[known.numpy()], cells.take(known), rule)
             makers = zip((boost_classes, boost_groups), self._grown_rounds.tolist(), strict=True)
-            trees = [boost(X, cells, self._settings(len(X), rounds))[0] for boost, rounds in makers]
+            grown = [boost(X, cells, self._settings(len(X), rounds))[0] for boost, rounds in makers]
+            trees = [one for one in grown if one is not None]
             self.weights_, self.share_ = head.weights[0, 0].numpy(), head.share.numpy()
             self.n_rounds_ = int(self._grown_rounds[0])
             del self._outside, self._grown_rounds
@@ -235,7 +239,13 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         trees = self._grown()
         if self.strategy == "head":
             weights = torch.from_numpy(self.weights_)[None]
-            return read_joint(joint(trees[0], trees[1], X), torch.from_numpy(self.share_), weights)[0].double().numpy()
+            return (
+                read_joint(joint(trees[0], trees[1] if len(trees) > 1 else None, X), torch.from_numpy(self.share_), weights)[
+                    0
+                ]
+                .double()
+                .numpy()
+            )
         scores = trees[0].scores(X)
         return np.column_stack([np.zeros(len(X)), scores]) if scores.shape[1] == 1 else scores
 

@@ -134,18 +134,21 @@ def boost_classes(X: np.ndarray, cells: Cells, settings: TreeSettings, watched: 
     return _boost(X, cells, settings, _classes, watched)
 
 
-def boost_groups(X: np.ndarray, cells: Cells, settings: TreeSettings, watched: Watched | None = None) -> tuple[Trees, int]:
-    """Grow trees that predict the group, or the shares of soft groups; return them and the number of rounds."""
-    return _boost(X, cells, settings, _groups, watched)
+def boost_groups(
+    X: np.ndarray, cells: Cells, settings: TreeSettings, watched: Watched | None = None
+) -> tuple[Trees | None, int]:
+    """Grow trees that predict the group, or the shares of soft groups, none for one group; and the number of rounds."""
+    return (None, settings.rounds) if cells.n_groups == 1 else _boost(X, cells, settings, _groups, watched)
 
 
 def _weight(cells: Cells) -> np.ndarray | None:
     return None if cells.sample_weight is None else cells.sample_weight.double().numpy()
 
 
-def joint(classes: Trees, groups: Trees, X: np.ndarray) -> np.ndarray:
+def joint(classes: Trees, groups: Trees | None, X: np.ndarray) -> np.ndarray:
     r"""Return :math:`p(y | x)\, p(a | x)` for every row ``(N, Y, A)``."""
-    return _softmax(classes.scores(X))[:, :, None] * _softmax(groups.scores(X))[:, None, :]
+    of_group = np.ones((len(X), 1)) if groups is None else _softmax(groups.scores(X))
+    return _softmax(classes.scores(X))[:, :, None] * of_group[:, None, :]
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,8 @@ def _check(method: Method, cells: Cells) -> None:
     if "fullbatch" not in method.solvers() or method.needs_loss:
         raise InputError(f"Boosted trees know methods that weigh cells by their errors only, and {method.name} does not.")
     method.check(Task(cells.counts, hidden=False))
+    if int((cells.counts.sum(-1) > 0).sum()) < 2:
+        raise InputError("The training rows hold one class only; a classifier needs at least two.")
 
 
 def _damped(old: State, new: State, damping: float) -> State:
@@ -347,13 +352,13 @@ class BoostedBank:
     Attributes
     ----------
     fitted : BoostedHead or BoostedWeights
-    trees : tuple of Trees
-        For a head, those of class and group.
+    trees : tuple of Trees, or None
+        Those of class and group, for a head.
     seconds : float
     """
 
     fitted: BoostedHead | BoostedWeights
-    trees: tuple[Trees, ...]
+    trees: tuple[Trees, Trees | None] | None
     seconds: float
 
     @property
@@ -369,9 +374,7 @@ class BoostedBank:
     def predict(self, X: Tensor) -> Tensor:
         """Return class codes ``(1, P, N)`` for rows ``(N, D)``."""
         rows = X.double().numpy()
-        if isinstance(self.fitted, BoostedHead):
-            return self.fitted.predict(joint(self.trees[0], self.trees[1], rows))
-        return self.fitted.predict(rows)
+        return self.fitted.predict(rows if self.trees is None else joint(*self.trees, rows))
 
 
 def train_boosted(
@@ -407,7 +410,7 @@ def train_boosted(
     order = torch.randperm(len(cells), generator=generator(settings.seed, "folds")).numpy()
     if strategy == "weights":
         fitted = boost_weights(rows, cells, method, settings, held=order[::HELD], on_step=on_step)
-        return BoostedBank(fitted, tuple(fitted.trees), time.perf_counter() - start)
+        return BoostedBank(fitted, None, time.perf_counter() - start)
     outside = np.empty((len(cells), cells.n_classes, cells.n_groups))
     for fold in range(folds):
         test, train = order[fold::folds], np.delete(order, np.s_[fold::folds])
