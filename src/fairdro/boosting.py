@@ -189,6 +189,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
 
     def _judge_trees(self, sweep: Method, X: np.ndarray, codes: np.ndarray, cells: Cells, groups: Groups) -> np.ndarray:
         """Grow trees for every radius on some rows, and judge them on others."""
+        self._smallest_class(codes)
         train, test = _share(codes, groups, JUDGED, self._seed())
         trained = self._grow_weights(sweep, X[train], cells.take(torch.from_numpy(train)), codes[train], _of(groups, train))
         return confusion_counts(trained.predict(X[test])[0], cells.take(torch.from_numpy(test)))

@@ -541,9 +541,7 @@ class FairDROClassifierCV(_Classifier):
 
     def _folds(self, X: Any, codes: np.ndarray, groups: Groups) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return train and test rows of every fold, with every class and group in each as far as there are enough rows."""
-        smallest = int(np.bincount(codes).min())
-        if len(self.classes_) < 2 or smallest < 2:
-            raise InputError("A class has one sample, or there is one class only; cross-validation needs two rows of two.")
+        smallest = self._smallest_class(codes)
         if not isinstance(self.cv, numbers.Integral):
             folds = check_cv(self.cv, codes, classifier=True).split(X, codes)
             return [(np.arange(len(codes))[train], np.arange(len(codes))[test]) for train, test in folds]
@@ -553,6 +551,13 @@ class FairDROClassifierCV(_Classifier):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # a rare cell
             return list(folds.split(X, strata))
+
+    def _smallest_class(self, codes: np.ndarray) -> int:
+        """Return the number of rows of the smallest class, of which there must be enough to hold some out."""
+        smallest = int(np.bincount(codes).min())
+        if len(self.classes_) < 2 or smallest < 2:
+            raise InputError("A class has one sample, or there is one class only; cross-validation needs two rows of two.")
+        return smallest
 
     def _method(self) -> Method:
         return _method_of(FairDRO, self.model, {"rho": getattr(self, "rho_", 1.0)})
