@@ -212,6 +212,21 @@ def test_an_estimator_from_table_to_file(people, tmp_path, strategy, backend):
     assert len(again.predict(unknown)) == len(X)
 
 
+def test_another_radius_takes_no_training(people):
+    X, y, group = people
+    model = FairDROBoostingClassifier(rhos=[0, 1, 10], **FEW).fit(X, y, sensitive_features=group)
+    before = model.predict(X)
+    for rho in (0.0, 10.0):
+        fixed = FairDROBoostingClassifier(rho, **FEW).fit(X, y, sensitive_features=group)
+        np.testing.assert_array_equal(model.at(rho).predict(X), fixed.predict(X))
+        assert model.at(rho).rho_ == rho
+    np.testing.assert_array_equal(model.predict(X), before)
+    with pytest.raises(InputError, match="not among the radii"):
+        model.at(3.0)
+    with pytest.raises(InputError, match="fit another model"):
+        FairDROBoostingClassifier(1.0, strategy="weights", **FEW).fit(X, y, sensitive_features=group).at(1.0)
+
+
 def test_soft_groups_and_sample_weights(people):
     X, y, group = people
     shares = pd.get_dummies(pd.Series(group)).to_numpy(np.float64) * 0.7 + 0.1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairdro.cells import TOO_FEW, Cells, Groups
-from fairdro.errors import unknown_name
+from fairdro.errors import InputError, unknown_name
 from fairdro.estimators import FairDROClassifierCV, _bar
 from fairdro.frontier import Asked, Choice
 from fairdro.methods import Method
@@ -79,6 +80,8 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
     ----------
     frontier_, rho_, best_index_, confusion_, classes_, group_names_, cell_counts_, weights_
         As of :class:`~fairdro.FairDROClassifierCV`.
+    frontier_weights_ : ndarray of shape (P, Y, A)
+        With ``head``: q of every radius of ``frontier_``; see :meth:`at`.
     feature_importances_ : ndarray of shape (D,)
         Share of the gain in predicting the class that is due to every column.
     n_rounds_ : int
@@ -202,24 +205,40 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
     def _train(self, X: Any, codes: np.ndarray, groups: Groups, weight: Any) -> None:
         self._choose(X, codes, groups, weight)
         cells = Cells.from_labels(codes, groups, n_classes=len(self.classes_), sample_weight=weight)
-        rule = self._method()
         if self.strategy == "head":
             known = torch.from_numpy(np.flatnonzero(~np.isnan(self._outside[:, 0, 0])))
-            head = fit_head(self._outside[known.numpy()], cells.take(known), rule)
+            head = fit_head(self._outside[known.numpy()], cells.take(known), self._sweep(self.frontier_["rho"].to_numpy()))
             makers = zip((boost_classes, boost_groups), self._grown_rounds.tolist(), strict=True)
             grown = [boost(X, cells, self._settings(len(X), rounds))[0] for boost, rounds in makers]
             trees = [one for one in grown if one is not None]
-            self.weights_, self.share_ = head.weights[0, 0].numpy(), head.share.numpy()
+            self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
+            self.weights_ = self.frontier_weights_[self.best_index_]
             self.n_rounds_ = int(self._grown_rounds[0])
             del self._outside, self._grown_rounds
         else:
-            trained = self._grow_weights(rule, X, cells, codes, groups)
+            trained = self._grow_weights(self._method(), X, cells, codes, groups)
             trees, self.weights_ = trained.trees, trained.weights[0, 0].numpy()
             self.n_rounds_ = self.rounds
         gain = trees[0].importances()
         self.feature_importances_ = gain / max(gain.sum(), np.finfo(float).tiny)
         self.trees_ = [grown.text() for grown in trees]
         self._trees = trees
+
+    def at(self, rho: float) -> Self:
+        """Return the same model at another radius of its frontier, which takes no training; only with ``head``."""
+        check_is_fitted(self)
+        if self.strategy != "head":
+            raise InputError("Only strategy 'head' has all radii at hand; with 'weights', fit another model.")
+        places = np.flatnonzero(np.isclose(self.frontier_["rho"], rho))
+        if len(places) == 0:
+            known = ", ".join(f"{radius:g}" for radius in self.frontier_["rho"])
+            raise InputError(f"{rho:g} is not among the radii of the frontier: {known}.")
+        other = copy.copy(self)
+        other.best_index_, other.rho_ = int(places[0]), float(self.frontier_["rho"].iloc[places[0]])
+        other.weights_ = self.frontier_weights_[other.best_index_]
+        other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
+        other.how_chosen_, other.blind_ = str(Asked()), True
+        return other
 
     def _grown(self) -> list[Trees]:
         if not hasattr(self, "_trees"):

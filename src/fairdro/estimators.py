@@ -463,8 +463,7 @@ class FairDROClassifierCV(_Classifier):
     def _choose(self, X: Any, codes: np.ndarray, groups: Groups, weight: Any) -> None:
         """Judge every radius on held-out rows, and choose one."""
         radii = self._radii()
-        sweep = FairDRO(**FairDRO.for_solver(solver_for(FairDRO, self.model), rho=tuple(radii.tolist())))
-        self.confusion_, diverged = self._held_out(sweep, X, codes, groups, weight)
+        self.confusion_, diverged = self._held_out(self._sweep(radii), X, codes, groups, weight)
         table = pd.DataFrame(
             {"rho": radii, **{name: METRICS[name](self.confusion_) for name in REPORTED}, "diverged": diverged}
         )
@@ -483,6 +482,9 @@ class FairDROClassifierCV(_Classifier):
         self.best_index_ = int(sound[choice.index])
         self.rho_ = float(radii[self.best_index_])
         self.frontier_ = table.assign(selected=np.arange(len(radii)) == self.best_index_)
+
+    def _sweep(self, radii: np.ndarray) -> Method:
+        return FairDRO(**FairDRO.for_solver(solver_for(FairDRO, self.model), rho=tuple(radii.tolist())))
 
     def _radii(self) -> np.ndarray:
         return np.array(FairDRO.search["rho"].grid(20) if self.rhos is None else self.rhos, dtype=np.float64)
