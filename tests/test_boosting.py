@@ -227,6 +227,21 @@ def test_another_radius_takes_no_training(people):
         FairDROBoostingClassifier(1.0, strategy="weights", **FEW).fit(X, y, sensitive_features=group).at(1.0)
 
 
+def test_fit_and_predict_on_the_command_line(people, tmp_path):
+    X, y, group = people
+    X.assign(answer=y, group=group).to_csv(tmp_path / "people.csv", index=False)
+    options = ("--target", "answer", "--group", "group", "--model", "boosting", "--rho", "5", "--out", "model")
+    done = run_here("fit", "people.csv", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "rho = 5, as asked for" in done.stdout
+    done = run_here("predict", "model", "people.csv", "--out", "scored.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    scored = pd.read_csv(tmp_path / "scored.csv")
+    assert (scored["predicted"] == y).mean() > 0.6
+    done = run_here("fit", "people.csv", *options[:4], "--model", "forest", "--out", "other", cwd=tmp_path)
+    assert (done.returncode, "no model named 'forest'" in done.stderr) == (2, True)
+
+
 def test_soft_groups_and_sample_weights(people):
     X, y, group = people
     shares = pd.get_dummies(pd.Series(group)).to_numpy(np.float64) * 0.7 + 0.1

@@ -380,6 +380,7 @@ def fit(
     ] = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.", show_default=False)] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out.", show_default=False)] = None,
+    model: Annotated[str, typer.Option(help="'linear', or 'boosting' for boosted trees.")] = "linear",
     small_cells: Annotated[
         str, typer.Option(help="Where a class and group have too few rows: 'merge' groups, 'warn' or 'refuse'.")
     ] = "merge",
@@ -404,6 +405,7 @@ def fit(
             drop=drop or [],
             rho=rho,
             keep_accuracy=rule.share,
+            model=model,
             small_cells=small_cells,
             min_cell_size=min_cell_size,
             verbose=True,

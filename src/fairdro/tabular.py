@@ -13,8 +13,9 @@ import pyarrow as pa
 from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import Pipeline
 
+from fairdro.boosting import FairDROBoostingClassifier
 from fairdro.cells import TOO_FEW
-from fairdro.errors import InputError
+from fairdro.errors import InputError, unknown_name
 from fairdro.estimators import FairDROClassifierCV
 from fairdro.frontier import Asked
 from fairdro.metrics import Confusion, confusion
@@ -22,6 +23,7 @@ from fairdro.preprocessing import TableEncoder
 
 __all__ = ["FittedTable", "audit_table", "fit_table", "predict_table", "probability_column", "texts_of"]
 
+MODELS = ["linear", "boosting"]
 PREDICTED = "predicted"
 MAX_CLASSES = 100
 CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string]
@@ -60,6 +62,7 @@ def fit_table(
     drop: Sequence[str] = (),
     rho: float | None = None,
     keep_accuracy: float = 0.95,
+    model: str = "linear",
     small_cells: str = "merge",
     min_cell_size: int = TOO_FEW,
     verbose: bool = False,
@@ -79,12 +82,15 @@ def fit_table(
         Radius; if missing, it is chosen on held-out rows by the paper's rule.
     keep_accuracy : float
         Share of plain training's accuracy which the rule keeps.
+    model : {"linear", "boosting"}
     small_cells, min_cell_size
         As of :class:`~fairdro.estimators.FairDROClassifier`.
     verbose : bool
         Show progress on a terminal.
     """
     _check_columns(table, [target, *groups, *drop])
+    if model not in MODELS:
+        raise unknown_name("model", model, MODELS)
     if not groups:
         raise InputError("Name at least one sensitive column to be fair to (--group).")
     if len(set(groups)) < len(groups):
@@ -110,8 +116,9 @@ def fit_table(
     X = encoder.transform(frame)
     del frame
     large = table.num_rows > ROWS_FOR_FOLDS
-    classifier = FairDROClassifierCV(
-        keep_accuracy,
+    kind = FairDROClassifierCV if model == "linear" else FairDROBoostingClassifier
+    classifier = kind(
+        min_accuracy=keep_accuracy,
         rule=None if rho is None else Asked(),
         rhos=None if rho is None else [0.0, rho],
         cv=ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
