@@ -35,7 +35,7 @@ from fairdro.training import train_fullbatch
 DOCS = Path(__file__).parents[1] / "docs"
 
 FACES = "train utkface --data DATA/UTKFace --size 48 --epochs 4 --method"
-POSTS = "train hatexplain --data DATA/hatexplain --model ENCODER --rows 3000 --epochs 2 --update-every 25 --method"
+POSTS = "train hatexplain --data DATA/hatexplain --model ENCODER --rows 2000 --epochs 2 --update-every 20 --method"
 EVERY = "--methods all --solvers fullbatch,minibatch --points 20 --seeds 1 --protocol validated"
 COMMANDS = [
     f"{FACES} scratch --out utkface-scratch",
@@ -273,7 +273,7 @@ INTRODUCTION = """
 Written by `python benchmarks/deep.py page`, from what `python benchmarks/deep.py run` trained.
 
 **Everything here is scaled down to two cores**: 48 pixels and 4 epochs where the paper has 224 and 70, a small
-encoder (MiniLM, 6 layers) and 3,000 posts where it has BERT-base and CivilComments, subsets of the images, one seed.
+encoder (MiniLM, 6 layers) and 2,000 posts where it has BERT-base and CivilComments, subsets of the images, one seed.
 The figures show that the methods run and how they compare at this size; they are not the paper's. Every interval is
 the sampling error of the test part alone, not of training. Nothing was chosen on a test part.
 
@@ -306,7 +306,7 @@ as published; its first token's last layer has 384 features. {train} posts train
 
 SOFT_TEXT = """
 The same posts, with the share of annotators who named a group as the membership in it. The encoder is trained on
-3,000 posts for two epochs. `scratch` counts all classes and groups the same, so that it differs between hard and soft
+2,000 posts for two epochs. `scratch` counts all classes and groups the same, so that it differs between hard and soft
 groups too.
 """
 
