@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from command import run_here
 from fairdro import FairDROBoostingClassifier, load
-from fairdro.cells import Cells
+from fairdro.cells import Cells, Groups
+from fairdro.data.features import save_features
 from fairdro.errors import InputError
 from fairdro.methods import LBC, METHODS, FairDRO, Scratch
 from fairdro.metrics import METRICS, balanced_accuracy, confusion_counts, dca
@@ -157,12 +158,18 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
 
 
 def test_a_bench_of_boosted_trees(tmp_path):
+    X, cells = biased_problem(3, 2, n=500)
+    parts = {"train": np.arange(400), "test": np.arange(400, 500)}
+    save_features(
+        tmp_path / "f.safetensors", name="f", features=X.numpy(), y=cells.y.numpy(), parts=parts,
+        groups=Groups(cells.groups.numpy(), ["u", "v"]), class_names=["a", "b", "c"],
+    )  # fmt: skip
     options = ("--model", "boosting", "--solvers", "head,weights", "--methods", "scratch,fairdro", "--points", "2")
-    done = run_here("bench", "compas", *options, "--protocol", "validated", "--out", "out", cwd=tmp_path)
+    done = run_here("bench", "f.safetensors", *options, "--protocol", "validated", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     results = pd.read_csv(tmp_path / "out" / "results.csv")
     assert set(zip(results["model"], results["solver"], strict=True)) == {("boosting", "head"), ("boosting", "weights")}
-    assert results["accuracy"].between(0.5, 0.8).all()
+    assert results["accuracy"].gt(0.4).all()
     for options, sentence in (
         (("--methods", "cov"), "only weigh cells"),
         (("--solvers", "minibatch"), "no solver named 'minibatch'"),
