@@ -218,6 +218,8 @@ def test_an_encoder_with_a_size_of_its_own_says_so():
         (("bench", "celeba", "--last-layer", "--data", ".", "--methods", "fairdor"), "no method named 'fairdor'"),
         (("bench", "adult", "--size", "32"), "only with --last-layer"),
         (("bench", "utkface"), "--last-layer"),
+        (("bench", "utkface", "--last-layer", "--data", "."), "no images of UTKFace"),
+        (("bench", "texts", "--last-layer", "--data", "."), "name an encoder"),
         (("train", "texts", "--data", "t.csv", "--out", "o", "--model", "m", "--protocol", "x"), "no protocol named 'x'"),
         (("train", "celeba", "--data", ".", "--out", "o", "--set", "rho=abc"), "must be a number"),
         (("train", "celeba", "--data", ".", "--out", "o", "--set", "softness=abc"), "must be a number"),

@@ -96,9 +96,16 @@ def bench(
         str, typer.Option(help="Methods, separated by commas, or 'all'; `fairdro list methods`.")
     ] = "scratch,fairdro",
     solvers: Annotated[
-        str, typer.Option(help="'fullbatch' (deterministic), 'minibatch' (the paper's), or both, separated by commas.")
+        str,
+        typer.Option(
+            help="'fullbatch' (deterministic), 'minibatch' (the paper's), or both, separated by commas; for boosting "
+            "'head' (its default) and 'weights'."
+        ),
     ] = "fullbatch",
-    model: Annotated[str, typer.Option(help="Model to train.")] = "linear",
+    model: Annotated[
+        str,
+        typer.Option(help="'linear', 'mlp' or 'boosting'; with --last-layer 'resnet18' or an encoder of Hugging Face."),
+    ] = "linear",
     points: Annotated[int, typer.Option(help="Hyperparameter points per method.")] = 20,
     seeds: Annotated[int, typer.Option(help="Seeds per point with the mini-batch solver.")] = 4,
     protocol: Annotated[
@@ -209,12 +216,12 @@ def _job(
     datasets: list[str], data: Path | None, run: Path | None, options: dict[str, Any], given: set[str]
 ) -> tuple[Job, nn.Module | None]:
     """Return what features to make, from options or as a run of `fairdro train` has it, then with its network."""
-    from fairdro.deep import Job, load_run  # noqa: PLC0415 - a while to load
+    from fairdro.deep import RESNET, Job, load_run  # noqa: PLC0415 - a while to load
 
     if len(datasets) > 1 or data is None:
         raise InputError("With --last-layer name one dataset, and say with --data where its images or texts are.")
     if run is None:
-        return Job(datasets[0], data, **options), None
+        return Job(datasets[0], data, **(options if "model" in given else options | {"model": RESNET})), None
     if given - {"protocol"}:
         raise InputError(f"--network says all of the network; leave out --{', --'.join(sorted(given - {'protocol'}))}.")
     job, network = load_run(run, data)
