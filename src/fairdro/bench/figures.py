@@ -29,6 +29,7 @@ ABLATIONS = [
     "scratch", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise", "fairdro_wo_dro", "rvp", "fairdro_nonnegative",
     "classwise_simplex", "group_dro",
 ]  # fmt: skip
+SHARED = ["model", "solver"]  # what a panel compares, beside methods
 Chart = alt.TopLevelMixin
 
 
@@ -52,7 +53,7 @@ def pictures(results: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outco
 def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatChart:
     """Draw every trained point (mean over seeds) and the convex envelope of each method, a panel per bench.
 
-    Solvers share a panel, so that they can be compared.
+    Models and solvers share a panel, so that they can be compared.
 
     Scratch, which has no hyperparameter, is a diamond with dotted lines through it; selected points are ringed. Lower right
     is better.
@@ -71,10 +72,13 @@ def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatC
 
 def _in_percent(points: pd.DataFrame, named: list[str]) -> pd.DataFrame:
     """Add the name of each point's panel and curve, given what tells the benches apart."""
-    told = [name for name in named if name != "solver"]
+    told = [name for name in named if name not in SHARED]
+    series = points["method"].astype(str)
+    for name in SHARED:
+        series = series + ", " + points[name] if name in named else series
     return points.assign(
         bench=[bench_title(row, told) for _, row in points.iterrows()],
-        series=points["method"] + (", " + points["solver"] if "solver" in named else ""),
+        series=series,
         accuracy=100 * points["accuracy"].astype(float),
         dca=100 * points["dca"].astype(float),
     )
