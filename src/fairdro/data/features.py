@@ -114,6 +114,6 @@ def load_features(path: str | Path) -> FeatureDataset:
             parts={key.removeprefix("part/"): rows for key, rows in tensors.items() if key.startswith("part/")},
         )
     except FileNotFoundError as error:
-        raise InputError(f"There is no file {path}.") from error
+        raise InputError(f"There is no file {path}, seen from {Path.cwd()}; run this where the bench was run.") from error
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise InputError(f"{path} holds no features ({error}); make it anew.") from error
