@@ -294,3 +294,8 @@ def test_import_is_quiet_and_needs_no_network():
     code = "import socket; socket.socket.connect = None; import fairdro; print(fairdro.load_dataset('compas').X.shape)"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), done.stderr) == ("(6167, 400)", "")
+
+
+def test_a_picture_may_have_any_number_of_rows():
+    chart = alt.Chart(pd.DataFrame({"x": range(6000)})).mark_point().encode(x="x:Q")
+    assert interactive_page(chart, "many").count('{"x": ') == 6000
