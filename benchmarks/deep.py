@@ -189,7 +189,10 @@ def end_to_end(out: Path, dataset: str) -> str:
             parts = (confusion_of(result["confusion"][part]) for part in ("validation", "test"))
             rows.append([result["method"], setting, *(cell for c in parts for cell in percent(c, "accuracy", "dca"))])
     columns = ["method", "setting", "validation accuracy", "validation DCA", "test accuracy", "test DCA"]
-    return "In percent, with 95 % bootstrap intervals:\n\n" + markdown_table(columns, rows)
+    gaps = {row[0] + (f" ({row[1]})" if row[1] else ""): float(row[-1].split()[0]) for row in rows}
+    fairest = " and ".join(name for name, gap in gaps.items() if gap == min(gaps.values()))
+    found = f"The smallest DCA on the test part, {min(gaps.values()):.2f}, is that of {fairest}."
+    return f"In percent, with 95 % bootstrap intervals:\n\n{markdown_table(columns, rows)}\n{found}"
 
 
 def confusion_of(counts: list) -> Confusion:
