@@ -121,7 +121,7 @@ class TrainedNetwork:
         The cell weights after every epoch.
     diverged : bool
     seconds : float
-        Over all sittings of a training that was stopped and went on.
+        Of all its parts, where it was stopped and went on.
     """
 
     model: nn.Module
