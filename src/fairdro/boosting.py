@@ -258,14 +258,9 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         X = validate_data(self, _coded(X, self.categories_), **self._TABLE, reset=False)
         trees = self._grown()
         if self.strategy == "head":
-            weights = torch.from_numpy(self.weights_)[None]
-            return (
-                read_joint(joint(trees[0], trees[1] if len(trees) > 1 else None, X), torch.from_numpy(self.share_), weights)[
-                    0
-                ]
-                .double()
-                .numpy()
-            )
+            probabilities = joint(trees[0], trees[1] if len(trees) > 1 else None, X)
+            share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)[None]
+            return read_joint(probabilities, share, weights)[0].double().numpy()
         scores = trees[0].scores(X)
         return np.column_stack([np.zeros(len(X)), scores]) if scores.shape[1] == 1 else scores
 

@@ -526,14 +526,20 @@ def _sentences() -> Iterator[None]:
 @app.command(name="list")
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.", show_default=False)]) -> None:
     """List methods, datasets or models with a line on each."""
-    from fairdro.deep import IMAGES, RESNET, TEXTS  # noqa: PLC0415 - a while to load
+    from fairdro.boosting import FairDROBoostingClassifier  # noqa: PLC0415 - a while to load
+    from fairdro.deep import IMAGES, RESNET, TEXTS  # noqa: PLC0415
     from fairdro.models.pretrained import PretrainedClassifier  # noqa: PLC0415
     from fairdro.models.resnet import ResNet18  # noqa: PLC0415
 
     registries: dict[Kind, Mapping[str, object]] = {
         Kind.methods: METHODS,
         Kind.datasets: {**DATASETS, **IMAGES, **TEXTS},
-        Kind.models: {**MODELS, RESNET: ResNet18, "NAME or FOLDER": PretrainedClassifier},
+        Kind.models: {
+            **MODELS,
+            "boosting": FairDROBoostingClassifier,
+            RESNET: ResNet18,
+            "NAME or FOLDER": PretrainedClassifier,
+        },
     }
     for name, item in registries[kind].items():
         summary = (item.__doc__ or "").strip().splitlines()[0]

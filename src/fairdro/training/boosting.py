@@ -67,7 +67,7 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 def _gradients(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return slope and curvature of the weighted cross-entropy, for shares ``(N, Y)`` to predict and weights ``(N,)``."""
     if scores.shape[1] == 1:
-        p = 0.5 * (1 + np.tanh(scores[:, 0] / 2))
+        p = _softmax(scores)[:, 1]
         return (weight * (p - target[:, 1]))[:, None], (np.abs(weight) * np.maximum(p * (1 - p), FLOOR))[:, None]
     p = _softmax(scores)
     slope = weight[:, None] * (p - target)
@@ -163,14 +163,12 @@ class BoostedHead:
         The cells' shares of the training rows.
     history : History
         Of one entry per step.
-    seconds : float
     """
 
     method: Method
     state: State
     share: Tensor
     history: History
-    seconds: float
 
     @property
     def weights(self) -> Tensor:
@@ -198,9 +196,7 @@ def _read(relative: Tensor, weights: Tensor) -> Tensor:
     return torch.einsum("nya,pya->pny", relative, weights)
 
 
-def fit_head(
-    probabilities: np.ndarray, cells: Cells, method: Method, *, steps: int = STEPS, on_step: OnStep | None = None
-) -> BoostedHead:
+def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: int = STEPS) -> BoostedHead:
     """Let a method answer to the errors of the best classifier under its weights, until both rest.
 
     Parameters
@@ -213,31 +209,28 @@ def fit_head(
         All its points at once.
     steps : int
         The method's own step, falling from 1 to 0, is damped to 0.3 of it.
-    on_step : callable, optional
     """
     _check(method, cells)
     if len(probabilities) != len(cells):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(cells)} labels.")
-    start = time.perf_counter()
     task = Task(cells.counts, (1, method.points))
     share = cells.counts / cells.counts.sum()
     relative = _relative(probabilities, share)
     state = method.begin(task)
     weights, accuracy = [], []
     for training_round in range(method.rounds):
-        for step in range(steps if method.adaptive else 1):
+        for step in range(steps):
             weights.append(method.weights(state))
             wrong = most_likely(_read(relative, weights[-1][0].float())) != cells.y
             means = CellMeans(cells.means(wrong.float()).double()[None])
             accuracy.append(1 - means.error)
-            state = _damped(state, method.update(state, means, step / steps), DAMPING)
-            if on_step is not None:
-                on_step(training_round * steps + step + 1, method.rounds * steps)
+            moved = method.update(state, means, step / steps)
+            if moved is state:  # it answers between rounds, or never
+                break
+            state = _damped(state, moved, DAMPING)
         if training_round + 1 < method.rounds:
             state = method.next_round(state, means)
-    return BoostedHead(
-        method, state, share, History(torch.stack(weights), torch.stack(accuracy)), time.perf_counter() - start
-    )
+    return BoostedHead(method, state, share, History(torch.stack(weights), torch.stack(accuracy)))
 
 
 def _check(method: Method, cells: Cells) -> None:
@@ -267,14 +260,12 @@ class BoostedWeights:
         One per point.
     history : History
         Of one entry per round.
-    seconds : float
     """
 
     method: Method
     state: State
     trees: list[Trees]
     history: History
-    seconds: float
 
     @property
     def weights(self) -> Tensor:
@@ -311,7 +302,6 @@ def boost_weights(
     on_step : callable, optional
     """
     _check(method, cells)
-    start = time.perf_counter()
     held = np.asarray(held, dtype=np.int64)
     own = np.setdiff1d(np.arange(len(cells)), held)
     trained, watched = cells.take(torch.from_numpy(own)), cells.take(torch.from_numpy(held if len(held) else own))
@@ -339,10 +329,8 @@ def boost_weights(
                 on_step(training_round * settings.rounds + step + 1, method.rounds * settings.rounds)
         if training_round + 1 < method.rounds:
             state = method.next_round(state, means)
-    return BoostedWeights(
-        method, state, [booster.finish() for booster in growing], History(torch.stack(weights), torch.stack(accuracy)),
-        time.perf_counter() - start,
-    )  # fmt: skip
+    history = History(torch.stack(weights), torch.stack(accuracy))
+    return BoostedWeights(method, state, [booster.finish() for booster in growing], history)
 
 
 @dataclass(frozen=True)
