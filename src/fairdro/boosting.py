@@ -22,12 +22,12 @@ from fairdro.models.trees import Trees, TreeSettings, read_trees
 from fairdro.training.boosting import (
     STRATEGIES,
     BoostedWeights,
-    Watched,
     boost_classes,
     boost_groups,
     boost_weights,
     fit_head,
     joint,
+    out_of_fold,
     read_joint,
 )
 
@@ -165,24 +165,14 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
     def _judge_heads(self, sweep: Method, X: np.ndarray, codes: np.ndarray, cells: Cells, groups: Groups) -> np.ndarray:
         """Predict every row by trees that have not seen it, and judge heads on rows they were not fitted to."""
         folds = self._folds(X, codes, groups)
-        self._outside = np.full((len(codes), cells.n_classes, cells.n_groups), np.nan)
+        settings = self._settings(min(len(train) for train, _ in folds))
+        with _bar("growing trees", 1, show=self.verbose) as solve:
+            self._outside, self._grown_rounds = out_of_fold(
+                X, cells, folds, settings, patience=self.early_stopping, on_step=solve(0)
+            )
         part = np.full(len(codes), -1)
-        grown = []
-        with _bar("growing trees", len(folds), show=self.verbose) as solve:
-            for i, (train, test) in enumerate(folds):
-                own, settings = cells.take(torch.from_numpy(train)), self._settings(len(train))
-                patience = self.early_stopping
-                watched = None if patience is None else Watched(X[test], cells.take(torch.from_numpy(test)), patience)
-                classes, groups_of = (
-                    boost_classes(X[train], own, settings, watched),
-                    boost_groups(X[train], own, settings, watched),
-                )
-                self._outside[test] = joint(classes[0], groups_of[0], X[test])
-                part[test] = i if len(folds) > 1 else np.arange(len(test)) % 2
-                grown.append([classes[1], groups_of[1]])
-                if (tell := solve(i)) is not None:
-                    tell(1, 1)
-        self._grown_rounds = np.mean(grown, axis=0).round().astype(int)
+        for i, (_, test) in enumerate(folds):
+            part[test] = i if len(folds) > 1 else np.arange(len(test)) % 2
         total = np.zeros((sweep.points, cells.n_classes, cells.n_groups, cells.n_classes))
         for i in np.unique(part[part >= 0]):
             fitted, judged = np.flatnonzero((part >= 0) & (part != i)), np.flatnonzero(part == i)
@@ -208,12 +198,12 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         if self.strategy == "head":
             known = torch.from_numpy(np.flatnonzero(~np.isnan(self._outside[:, 0, 0])))
             head = fit_head(self._outside[known.numpy()], cells.take(known), self._sweep(self.frontier_["rho"].to_numpy()))
-            makers = zip((boost_classes, boost_groups), self._grown_rounds.tolist(), strict=True)
+            makers = zip((boost_classes, boost_groups), self._grown_rounds, strict=True)
             grown = [boost(X, cells, self._settings(len(X), rounds))[0] for boost, rounds in makers]
             trees = [one for one in grown if one is not None]
             self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
             self.weights_ = self.frontier_weights_[self.best_index_]
-            self.n_rounds_ = int(self._grown_rounds[0])
+            self.n_rounds_ = self._grown_rounds[0]
             del self._outside, self._grown_rounds
         else:
             trained = self._grow_weights(self._method(), X, cells, codes, groups)

@@ -40,6 +40,7 @@ __all__ = [
     "boost_weights",
     "fit_head",
     "joint",
+    "out_of_fold",
     "read_joint",
     "train_boosted",
 ]
@@ -149,6 +150,41 @@ def joint(classes: Trees, groups: Trees | None, X: np.ndarray) -> np.ndarray:
     r"""Return :math:`p(y | x)\, p(a | x)` for every row ``(N, Y, A)``."""
     of_group = np.ones((len(X), 1)) if groups is None else _softmax(groups.scores(X))
     return _softmax(classes.scores(X))[:, :, None] * of_group[:, None, :]
+
+
+def out_of_fold(
+    X: np.ndarray,
+    cells: Cells,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    settings: TreeSettings,
+    *,
+    patience: int | None = None,
+    on_step: OnStep | None = None,
+) -> tuple[np.ndarray, tuple[int, int]]:
+    """Return :func:`joint` of every row by trees that have not seen it, and the mean rounds of class and group.
+
+    Parameters
+    ----------
+    folds : sequence of (train, test)
+        Rows; those that are never tested have NaN.
+    patience : int, optional
+        Rounds without progress on the tested rows after which growing ends.
+    on_step : callable, optional
+        Called with the number of finished folds and of all.
+    """
+    outside = np.full((len(cells), cells.n_classes, cells.n_groups), np.nan)
+    grown = []
+    for i, (train, test) in enumerate(folds):
+        own, tested = (cells.take(torch.from_numpy(rows)) for rows in (train, test))
+        watched = None if patience is None else Watched(X[test], tested, patience)
+        classes, of_classes = boost_classes(X[train], own, settings, watched)
+        groups, of_groups = boost_groups(X[train], own, settings, watched)
+        outside[test] = joint(classes, groups, X[test])
+        grown.append((of_classes, of_groups))
+        if on_step is not None:
+            on_step(i + 1, len(folds))
+    mean = np.mean(grown, axis=0).round()
+    return outside, (int(mean[0]), int(mean[1]))
 
 
 @dataclass(frozen=True)
@@ -399,14 +435,8 @@ def train_boosted(
     if strategy == "weights":
         fitted = boost_weights(rows, cells, method, settings, held=order[::HELD], on_step=on_step)
         return BoostedBank(fitted, None, time.perf_counter() - start)
-    outside = np.empty((len(cells), cells.n_classes, cells.n_groups))
-    for fold in range(folds):
-        test, train = order[fold::folds], np.delete(order, np.s_[fold::folds])
-        own = cells.take(torch.from_numpy(train))
-        pair = (boost_classes(rows[train], own, settings)[0], boost_groups(rows[train], own, settings)[0])
-        outside[test] = joint(*pair, rows[test])
-        if on_step is not None:
-            on_step(fold + 1, folds + 2)
+    parts = [(np.delete(order, np.s_[fold::folds]), order[fold::folds]) for fold in range(folds)]
+    outside, _ = out_of_fold(rows, cells, parts, settings, on_step=on_step)
     head = fit_head(outside, cells, method)
     trees = (boost_classes(rows, cells, settings)[0], boost_groups(rows, cells, settings)[0])
     return BoostedBank(head, trees, time.perf_counter() - start)
