@@ -19,7 +19,7 @@ from fairdro.errors import InputError
 from fairdro.methods import LBC, METHODS, FairDRO, Scratch
 from fairdro.metrics import METRICS, balanced_accuracy, confusion_counts, dca
 from fairdro.models.trees import TreeSettings, read_trees
-from fairdro.training.boosting import boost_classes, boost_groups, boost_weights, fit_head, joint
+from fairdro.training.boosting import boost_joint, boost_weights, fit_head
 from problems import biased_problem
 
 lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm: pip install 'fairdro[lightgbm]'")
@@ -39,7 +39,7 @@ def table(n_classes=2, n_groups=2, n=800, *, soft=False):
 def test_plain_trees_are_those_of_lightgbm_itself(n_classes):
     X, cells = table(n_classes)
     settings = TreeSettings(**SMALL)
-    ours = boost_classes(X, cells, settings)[0].scores(X)
+    ours = boost_joint(X, cells, settings).classes.scores(X)
     parameters = {
         "objective": "binary" if n_classes == 2 else "multiclass", "boost_from_average": False, "num_leaves": 7,
         "learning_rate": settings.learning_rate, "min_data_in_leaf": settings.min_leaf, "num_threads": 1, "verbosity": -1,
@@ -56,9 +56,9 @@ def test_both_ways_narrow_the_gap_for_any_number_of_classes_and_groups(backend, 
     X, cells = table(n_classes, n_groups, n=2000, soft=soft)
     settings = TreeSettings(backend=backend, **SMALL)
     rule = FairDRO(rho=(0.0, 5.0), softness=0.02)
-    heads = fit_head(joint(boost_classes(X, cells, settings)[0], boost_groups(X, cells, settings)[0], X), cells, rule)
+    heads = fit_head(boost_joint(X, cells, settings).probabilities(X), cells, rule)
     trees = boost_weights(X, cells, rule, settings)
-    predicted = joint(boost_classes(X, cells, settings)[0], boost_groups(X, cells, settings)[0], X)
+    predicted = boost_joint(X, cells, settings).probabilities(X)
     for found in (heads.predict(predicted), trees.predict(X)):
         assert found.shape == (1, 2, 2000)
         plain, fair = METRICS["dca"](confusion_counts(found[0], cells))
@@ -87,7 +87,7 @@ def test_a_head_equalises_where_trees_cannot_tell():
     """With a large radius the gap on the fitted rows is far below that of plain reading."""
     X, cells = table(2, 2, n=3000)
     settings = TreeSettings(**SMALL)
-    outside = joint(boost_classes(X, cells, settings)[0], boost_groups(X, cells, settings)[0], X)
+    outside = boost_joint(X, cells, settings).probabilities(X)
     head = fit_head(outside, cells, FairDRO(rho=(0.0, 30.0), softness=0.02))
     gaps = METRICS["dca"](confusion_counts(head.predict(outside)[0], cells))
     assert gaps[1] < 0.15 * gaps[0]
@@ -130,7 +130,7 @@ def test_rounds_of_a_method_grow_anew():
 def test_text_gives_the_same_trees(backend):
     X, cells = table(3, 2)
     X[::7, 0] = np.nan
-    trees, _ = boost_classes(X, cells, TreeSettings(backend=backend, **SMALL))
+    trees = boost_joint(X, cells, TreeSettings(backend=backend, **SMALL)).classes
     again = read_trees(backend, trees.text())
     np.testing.assert_allclose(again.scores(X), trees.scores(X), atol=1e-6)
     np.testing.assert_allclose(again.importances(), trees.importances(), rtol=1e-4)
@@ -154,7 +154,7 @@ def test_mistakes_in_settings_are_one_sentence(settings, sentence):
 def test_a_missing_library_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(InputError, match=r"pip install 'fairdro\[lightgbm\]'"):
-        boost_classes(*table(), TreeSettings())
+        boost_joint(*table(), TreeSettings())
 
 
 def test_a_bench_of_boosted_trees(tmp_path):

@@ -22,11 +22,10 @@ from fairdro.models.trees import Trees, TreeSettings, read_trees
 from fairdro.training.boosting import (
     STRATEGIES,
     BoostedWeights,
-    boost_classes,
-    boost_groups,
+    JointTrees,
+    boost_joint,
     boost_weights,
     fit_head,
-    joint,
     out_of_fold,
     read_joint,
 )
@@ -143,10 +142,10 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
     def _rule(self) -> Callable[..., Choice]:
         return super()._rule() if self.rho is None else Asked()
 
-    def _settings(self, rows: int, rounds: int | None = None) -> TreeSettings:
+    def _settings(self, rows: int) -> TreeSettings:
         return TreeSettings(
             backend=self.backend,
-            rounds=self.rounds if rounds is None else rounds,
+            rounds=self.rounds,
             learning_rate=self.learning_rate,
             leaves=self.leaves,
             min_leaf=min(self.min_leaf, max(rows // ROWS_PER_LEAF, 1)),
@@ -198,9 +197,8 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         if self.strategy == "head":
             known = torch.from_numpy(np.flatnonzero(~np.isnan(self._outside[:, 0, 0])))
             head = fit_head(self._outside[known.numpy()], cells.take(known), self._sweep(self.frontier_["rho"].to_numpy()))
-            makers = zip((boost_classes, boost_groups), self._grown_rounds, strict=True)
-            grown = [boost(X, cells, self._settings(len(X), rounds))[0] for boost, rounds in makers]
-            trees = [one for one in grown if one is not None]
+            grown = boost_joint(X, cells, self._settings(len(X)), rounds=self._grown_rounds)
+            trees = [one for one in (grown.classes, grown.groups) if one is not None]
             self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
             self.weights_ = self.frontier_weights_[self.best_index_]
             self.n_rounds_ = self._grown_rounds[0]
@@ -248,9 +246,9 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         X = validate_data(self, _coded(X, self.categories_), **self._TABLE, reset=False)
         trees = self._grown()
         if self.strategy == "head":
-            probabilities = joint(trees[0], trees[1] if len(trees) > 1 else None, X)
+            pair = JointTrees(trees[0], trees[1] if len(trees) > 1 else None, (self.n_rounds_, self.n_rounds_))
             share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)[None]
-            return read_joint(probabilities, share, weights)[0].double().numpy()
+            return read_joint(pair.probabilities(X), share, weights)[0].double().numpy()
         scores = trees[0].scores(X)
         return np.column_stack([np.zeros(len(X)), scores]) if scores.shape[1] == 1 else scores
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairdro.errors import InputError, unknown_name
 
-__all__ = ["BACKENDS", "TreeSettings", "Trees", "grow", "read_trees"]
+__all__ = ["BACKENDS", "Table", "TreeSettings", "Trees", "read_trees", "tabulate"]
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,17 @@ class Growing(Protocol):
         ...
 
 
-def grow(X: np.ndarray, n_scores: int, settings: TreeSettings, held: np.ndarray | None = None) -> Growing:
-    """Begin to grow trees for ``n_scores`` scores per row, with rows that are held out beside them."""
-    return BACKENDS[settings.backend][0](X, n_scores, settings, held)
+class Table(Protocol):
+    """Rows as a library wants them, made once for any number of trees."""
+
+    def grow(self, n_scores: int) -> Growing:
+        """Begin to grow trees for so many scores per row."""
+        ...
+
+
+def tabulate(X: np.ndarray, settings: TreeSettings, held: np.ndarray | None = None) -> Table:
+    """Prepare rows to grow trees on ``(N, D)``, with rows that are held out beside them ``(M, D)``."""
+    return BACKENDS[settings.backend][0](X, settings, held)
 
 
 def read_trees(backend: str, text: str) -> Trees:
@@ -135,12 +143,11 @@ class _LightGBM:
         return cls(booster, booster.num_model_per_iteration())
 
 
-class _GrowingLightGBM:
-    def __init__(self, X: np.ndarray, n_scores: int, settings: TreeSettings, held: np.ndarray | None) -> None:
-        lightgbm = _library("lightgbm")
-        parameters = {
+class _LightGBMTable:
+    def __init__(self, X: np.ndarray, settings: TreeSettings, held: np.ndarray | None) -> None:
+        self.library = _library("lightgbm")
+        self.parameters = {
             "objective": "none",
-            "num_class": n_scores,
             "num_leaves": settings.leaves,
             "learning_rate": settings.learning_rate,
             "min_data_in_leaf": settings.min_leaf,
@@ -150,12 +157,20 @@ class _GrowingLightGBM:
             "force_col_wise": True,
             "verbosity": -1,
         }
-        options = {"categorical_feature": list(settings.categorical) or "auto", "params": parameters}
-        self.n_scores = n_scores
-        self.data = lightgbm.Dataset(X, np.zeros(len(X)), **options)
-        self.booster = lightgbm.Booster(parameters, self.data)
-        if held is not None:
-            self.booster.add_valid(self.data.create_valid(held, np.zeros(len(held))), "held")
+        options = {"categorical_feature": list(settings.categorical) or "auto", "params": self.parameters}
+        self.data = self.library.Dataset(X, np.zeros(len(X)), **options)
+        self.held = None if held is None else self.data.create_valid(held, np.zeros(len(held)))
+
+    def grow(self, n_scores: int) -> _GrowingLightGBM:
+        booster = self.library.Booster(self.parameters | {"num_class": n_scores}, self.data)
+        if self.held is not None:
+            booster.add_valid(self.held, "held")
+        return _GrowingLightGBM(booster, n_scores)
+
+
+class _GrowingLightGBM:
+    def __init__(self, booster: Any, n_scores: int) -> None:
+        self.booster, self.n_scores = booster, n_scores
 
     def scores(self) -> np.ndarray:
         return self._kept(self.booster.eval_train)
@@ -209,17 +224,16 @@ class _XGBoost:
         return cls(booster, int(booster.attr("n_scores")))
 
 
-class _GrowingXGBoost:
-    def __init__(self, X: np.ndarray, n_scores: int, settings: TreeSettings, held: np.ndarray | None) -> None:
-        xgboost = _library("xgboost")
+class _XGBoostTable:
+    def __init__(self, X: np.ndarray, settings: TreeSettings, held: np.ndarray | None) -> None:
+        self.library = _library("xgboost")
         types = ["c" if j in settings.categorical else "q" for j in range(X.shape[1])]
 
         def matrix(rows: np.ndarray) -> Any:
-            return xgboost.DMatrix(rows, np.zeros(len(rows)), feature_types=types, enable_categorical=True)
+            return self.library.DMatrix(rows, np.zeros(len(rows)), feature_types=types, enable_categorical=True)
 
         self.data, self.held = matrix(X), None if held is None else matrix(held)
-        parameters = {
-            "objective": "multi:softprob" if n_scores > 1 else "binary:logistic",
+        self.parameters = {
             "base_score": 0.5,
             "max_leaves": settings.leaves,
             "max_depth": 0,
@@ -231,11 +245,20 @@ class _GrowingXGBoost:
             "nthread": settings.threads,
             "seed": settings.seed,
             "verbosity": 0,
-        } | ({"num_class": n_scores} if n_scores > 1 else {})
+        }
+
+    def grow(self, n_scores: int) -> _GrowingXGBoost:
+        kind = {"objective": "binary:logistic"} if n_scores == 1 else {"objective": "multi:softprob", "num_class": n_scores}
         cached = [self.data] if self.held is None else [self.data, self.held]
-        self.booster = xgboost.Booster(parameters, cached)
-        self.booster.set_attr(n_scores=str(n_scores))
-        self.n_scores, self.round = n_scores, 0
+        booster = self.library.Booster(self.parameters | kind, cached)
+        booster.set_attr(n_scores=str(n_scores))
+        return _GrowingXGBoost(booster, n_scores, self.data, self.held)
+
+
+class _GrowingXGBoost:
+    def __init__(self, booster: Any, n_scores: int, data: Any, held: Any) -> None:
+        self.booster, self.n_scores, self.data, self.held = booster, n_scores, data, held
+        self.round = 0
 
     def scores(self) -> np.ndarray:
         return self._predict(self.data)
@@ -254,4 +277,4 @@ class _GrowingXGBoost:
         return _XGBoost(self.booster if rounds is None else self.booster[:rounds], self.n_scores)
 
 
-BACKENDS: dict[str, tuple[Any, Any]] = {"lightgbm": (_GrowingLightGBM, _LightGBM), "xgboost": (_GrowingXGBoost, _XGBoost)}
+BACKENDS: dict[str, tuple[Any, Any]] = {"lightgbm": (_LightGBMTable, _LightGBM), "xgboost": (_XGBoostTable, _XGBoost)}

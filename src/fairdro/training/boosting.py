@@ -25,21 +25,20 @@ from torch import Tensor
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.methods import CellMeans, Method, State, Task
-from fairdro.models.trees import Trees, TreeSettings, grow
+from fairdro.models.trees import Table, Trees, TreeSettings, tabulate
 from fairdro.seeding import generator
-from fairdro.training.trained import History, most_likely
+from fairdro.training.trained import History, mistaken, most_likely
 
 __all__ = [
     "STRATEGIES",
     "BoostedBank",
     "BoostedHead",
     "BoostedWeights",
+    "JointTrees",
     "Watched",
-    "boost_classes",
-    "boost_groups",
+    "boost_joint",
     "boost_weights",
     "fit_head",
-    "joint",
     "out_of_fold",
     "read_joint",
     "train_boosted",
@@ -49,7 +48,7 @@ STRATEGIES = ["head", "weights"]
 HELD = 4  # one of so many rows is held out of the trees' training for the method to answer to
 
 DAMPING = 0.3
-STEPS = 300
+STEPS = 100
 ROUND_DAMPING = 0.1
 FLOOR = 1e-6
 
@@ -58,22 +57,36 @@ OnStep = Callable[[int, int], object]
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
     """Return probabilities ``(N, Y)`` of scores ``(N, Y)``, or of one score ``(N, 1)`` for two classes."""
+    given = torch.from_numpy(scores)
     if scores.shape[1] == 1:
-        second = 0.5 * (1 + np.tanh(scores[:, 0] / 2))
-        return np.stack([1 - second, second], axis=1)
-    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return raised / raised.sum(axis=1, keepdims=True)
+        second = given[:, 0].sigmoid()
+        return torch.stack([1 - second, second], dim=1).numpy()
+    return given.softmax(1).numpy()
 
 
-def _gradients(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return slope and curvature of the weighted cross-entropy, for shares ``(N, Y)`` to predict and weights ``(N,)``."""
+def _gradients(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return slope and curvature of the weighted cross-entropy, for shares ``(N, Y)`` to predict and weights ``(N,)``.
+
+    In single precision, as the libraries keep them.
+    """
+    given = torch.from_numpy(scores).float()
     if scores.shape[1] == 1:
-        p = _softmax(scores)[:, 1]
-        return (weight * (p - target[:, 1]))[:, None], (np.abs(weight) * np.maximum(p * (1 - p), FLOOR))[:, None]
-    p = _softmax(scores)
-    slope = weight[:, None] * (p - target)
-    classes = scores.shape[1]
-    return slope, np.abs(weight)[:, None] * np.maximum(classes / (classes - 1) * p * (1 - p), FLOOR)
+        p = given.sigmoid()
+        slope, curvature = p - target[:, 1:], p * (1 - p)
+    else:
+        p = given.softmax(1)
+        slope, curvature = p - target, scores.shape[1] / (scores.shape[1] - 1) * p * (1 - p)
+    curvature.clamp_(min=FLOOR)
+    if weight is not None:
+        slope, curvature = weight[:, None] * slope, weight.abs()[:, None] * curvature
+    return slope.numpy(), curvature.numpy()
+
+
+def _surprise(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> float:
+    """Return the mean cross-entropy of shares ``(N, Y)``."""
+    likely = torch.from_numpy(_softmax(scores)).float().clamp_(min=FLOOR)
+    loss = -(target * likely.log_()).sum(1)
+    return float(loss.mean() if weight is None else (weight * loss).sum() / weight.sum())
 
 
 def _width(n: int) -> int:
@@ -97,59 +110,88 @@ class Watched:
     patience: int
 
 
-def _classes(cells: Cells) -> np.ndarray:
-    return torch.nn.functional.one_hot(cells.y, cells.n_classes).double().numpy()
+def _classes(cells: Cells) -> Tensor:
+    return torch.nn.functional.one_hot(cells.y, cells.n_classes).float()
 
 
-def _groups(cells: Cells) -> np.ndarray:
-    return cells.membership.double().numpy()
+def _groups(cells: Cells) -> Tensor:
+    return cells.membership.float()
 
 
-def _boost(
+def _weight(cells: Cells) -> Tensor | None:
+    return None if cells.sample_weight is None else cells.sample_weight.float()
+
+
+@dataclass(frozen=True)
+class JointTrees:
+    """Trees that predict the class and trees that predict the group.
+
+    Attributes
+    ----------
+    classes : Trees
+    groups : Trees, or None
+        None where there is one group.
+    rounds : tuple of int
+        How many were grown of each.
+    """
+
+    classes: Trees
+    groups: Trees | None
+    rounds: tuple[int, int]
+
+    def probabilities(self, X: np.ndarray) -> np.ndarray:
+        r"""Return :math:`p(y | x)\, p(a | x)` for every row ``(N, Y, A)``."""
+        of_group = np.ones((len(X), 1)) if self.groups is None else _softmax(self.groups.scores(X))
+        return _softmax(self.classes.scores(X))[:, :, None] * of_group[:, None, :]
+
+
+def boost_joint(
     X: np.ndarray,
     cells: Cells,
     settings: TreeSettings,
-    target_of: Callable[[Cells], np.ndarray],
-    watched: Watched | None,
+    *,
+    rounds: tuple[int, int] | None = None,
+    watched: Watched | None = None,
+) -> JointTrees:
+    """Grow trees that predict the class, and trees that predict the group or the shares of soft groups.
+
+    Parameters
+    ----------
+    X : ndarray of shape (N, D)
+        Missing values may be NaN.
+    cells : Cells
+    settings : TreeSettings
+    rounds : tuple of int, optional
+        Of class and group, instead of those of the settings.
+    watched : Watched, optional
+        Rows that say when to stop.
+    """
+    table = tabulate(X, settings, None if watched is None else watched.X)
+    of_classes, of_groups = rounds or (settings.rounds, settings.rounds)
+    classes, of_classes = _boost(table, cells, of_classes, _classes, watched)
+    if cells.n_groups == 1:
+        return JointTrees(classes, None, (of_classes, of_groups))
+    groups, of_groups = _boost(table, cells, of_groups, _groups, watched)
+    return JointTrees(classes, groups, (of_classes, of_groups))
+
+
+def _boost(
+    table: Table, cells: Cells, rounds: int, target_of: Callable[[Cells], Tensor], watched: Watched | None
 ) -> tuple[Trees, int]:
     """Grow trees that predict shares ``(N, K)``; return them and the number of rounds."""
-    target, plain = target_of(cells), _weight(cells)
-    weight = np.ones(len(X)) if plain is None else plain
-    growing = grow(X, _width(target.shape[1]), settings, None if watched is None else watched.X)
-    outside = None if watched is None else target_of(watched.cells)
-    best, least = settings.rounds, np.inf
-    for step in range(settings.rounds):
+    target, weight = target_of(cells), _weight(cells)
+    growing = table.grow(_width(target.shape[1]))
+    outside = None if watched is None else (target_of(watched.cells), _weight(watched.cells))
+    best, least = rounds, np.inf
+    for step in range(rounds):
         growing.step(*_gradients(growing.scores(), target, weight))
         if watched is not None and outside is not None:
-            surprise = -np.log(np.maximum(_softmax(growing.held_scores()), FLOOR))
-            loss = float(np.average((outside * surprise).sum(1), weights=_weight(watched.cells)))
+            loss = _surprise(growing.held_scores(), *outside)
             if loss < least:
                 best, least = step + 1, loss
             elif step + 1 - best >= watched.patience:
                 break
     return growing.finish(None if watched is None else best), best
-
-
-def boost_classes(X: np.ndarray, cells: Cells, settings: TreeSettings, watched: Watched | None = None) -> tuple[Trees, int]:
-    """Grow trees that predict the class; return them and the number of rounds."""
-    return _boost(X, cells, settings, _classes, watched)
-
-
-def boost_groups(
-    X: np.ndarray, cells: Cells, settings: TreeSettings, watched: Watched | None = None
-) -> tuple[Trees | None, int]:
-    """Grow trees that predict the group, or the shares of soft groups, none for one group; and the number of rounds."""
-    return (None, settings.rounds) if cells.n_groups == 1 else _boost(X, cells, settings, _groups, watched)
-
-
-def _weight(cells: Cells) -> np.ndarray | None:
-    return None if cells.sample_weight is None else cells.sample_weight.double().numpy()
-
-
-def joint(classes: Trees, groups: Trees | None, X: np.ndarray) -> np.ndarray:
-    r"""Return :math:`p(y | x)\, p(a | x)` for every row ``(N, Y, A)``."""
-    of_group = np.ones((len(X), 1)) if groups is None else _softmax(groups.scores(X))
-    return _softmax(classes.scores(X))[:, :, None] * of_group[:, None, :]
 
 
 def out_of_fold(
@@ -161,7 +203,7 @@ def out_of_fold(
     patience: int | None = None,
     on_step: OnStep | None = None,
 ) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return :func:`joint` of every row by trees that have not seen it, and the mean rounds of class and group.
+    """Return every row's probabilities ``(N, Y, A)`` by trees that have not seen it, and the mean rounds of class and group.
 
     Parameters
     ----------
@@ -177,10 +219,9 @@ def out_of_fold(
     for i, (train, test) in enumerate(folds):
         own, tested = (cells.take(torch.from_numpy(rows)) for rows in (train, test))
         watched = None if patience is None else Watched(X[test], tested, patience)
-        classes, of_classes = boost_classes(X[train], own, settings, watched)
-        groups, of_groups = boost_groups(X[train], own, settings, watched)
-        outside[test] = joint(classes, groups, X[test])
-        grown.append((of_classes, of_groups))
+        trees = boost_joint(X[train], own, settings, watched=watched)
+        outside[test] = trees.probabilities(X[test])
+        grown.append(trees.rounds)
         if on_step is not None:
             on_step(i + 1, len(folds))
     mean = np.mean(grown, axis=0).round()
@@ -212,12 +253,12 @@ class BoostedHead:
         return self.method.weights(self.state)
 
     def predict(self, probabilities: np.ndarray) -> Tensor:
-        """Return class codes ``(1, P, N)``, given :func:`joint` ``(N, Y, A)``."""
+        """Return class codes ``(1, P, N)``, given the probabilities of cells ``(N, Y, A)``."""
         return most_likely(read_joint(probabilities, self.share, self.weights[0]))[None]
 
 
 def read_joint(probabilities: np.ndarray, share: Tensor, weights: Tensor) -> Tensor:
-    """Return what speaks for every class ``(P, N, Y)``, given :func:`joint` ``(N, Y, A)`` and weights ``(P, Y, A)``."""
+    """Return what speaks for every class ``(P, N, Y)``: probabilities of cells ``(N, Y, A)`` by weights ``(P, Y, A)``."""
     return _read(_relative(probabilities, share), weights.float())
 
 
@@ -238,13 +279,13 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: 
     Parameters
     ----------
     probabilities : ndarray of shape (N, Y, A)
-        From :func:`joint`, by trees that have not seen the row.
+        From :class:`JointTrees`, by trees that have not seen the row.
     cells : Cells
         Of the same rows.
     method : Method
         All its points at once.
     steps : int
-        The method's own step, falling from 1 to 0, is damped to 0.3 of it.
+        The method's own step is damped to 0.3 of it, falling to nothing.
     """
     _check(method, cells)
     if len(probabilities) != len(cells):
@@ -257,13 +298,13 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: 
     for training_round in range(method.rounds):
         for step in range(steps):
             weights.append(method.weights(state))
-            wrong = most_likely(_read(relative, weights[-1][0].float())) != cells.y
-            means = CellMeans(cells.means(wrong.float()).double()[None])
+            wrong = mistaken(_read(relative, weights[-1][0].float()), cells.y)
+            means = CellMeans(cells.means(wrong).double()[None])
             accuracy.append(1 - means.error)
             moved = method.update(state, means, step / steps)
             if moved is state:  # it answers between rounds, or never
                 break
-            state = _damped(state, moved, DAMPING)
+            state = _damped(state, moved, DAMPING * (1 - step / steps))
         if training_round + 1 < method.rounds:
             state = method.next_round(state, means)
     return BoostedHead(method, state, share, History(torch.stack(weights), torch.stack(accuracy)))
@@ -343,15 +384,15 @@ def boost_weights(
     trained, watched = cells.take(torch.from_numpy(own)), cells.take(torch.from_numpy(held if len(held) else own))
     state = method.begin(Task(trained.counts, (1, method.points)))
     target, plain = _classes(trained), _weight(trained)
-    outside = X[held] if len(held) else None
+    table = tabulate(X[own], settings, X[held] if len(held) else None)
     scale = len(own) / (cells.n_classes * trained.counts.clamp(min=1e-12))
     weights, accuracy = [], []
     growing = []
     for training_round in range(method.rounds):
-        growing = [grow(X[own], _width(cells.n_classes), settings, outside) for _ in range(method.points)]
+        growing = [table.grow(_width(cells.n_classes)) for _ in range(method.points)]
         for step in range(settings.rounds):
             weights.append(method.weights(state))
-            per_row = trained.spread(weights[-1][0] * scale).numpy()
+            per_row = trained.spread(weights[-1][0] * scale).float()
             wrong = torch.empty(method.points, len(watched))
             for p, booster in enumerate(growing):
                 weight = per_row[p] if plain is None else per_row[p] * plain
@@ -376,13 +417,13 @@ class BoostedBank:
     Attributes
     ----------
     fitted : BoostedHead or BoostedWeights
-    trees : tuple of Trees, or None
-        Those of class and group, for a head.
+    trees : JointTrees, or None
+        Those that a head reads.
     seconds : float
     """
 
     fitted: BoostedHead | BoostedWeights
-    trees: tuple[Trees, Trees | None] | None
+    trees: JointTrees | None
     seconds: float
 
     @property
@@ -398,7 +439,7 @@ class BoostedBank:
     def predict(self, X: Tensor) -> Tensor:
         """Return class codes ``(1, P, N)`` for rows ``(N, D)``."""
         rows = X.double().numpy()
-        return self.fitted.predict(rows if self.trees is None else joint(*self.trees, rows))
+        return self.fitted.predict(rows if self.trees is None else self.trees.probabilities(rows))
 
 
 def train_boosted(
@@ -438,5 +479,4 @@ def train_boosted(
     parts = [(np.delete(order, np.s_[fold::folds]), order[fold::folds]) for fold in range(folds)]
     outside, _ = out_of_fold(rows, cells, parts, settings, on_step=on_step)
     head = fit_head(outside, cells, method)
-    trees = (boost_classes(rows, cells, settings)[0], boost_groups(rows, cells, settings)[0])
-    return BoostedBank(head, trees, time.perf_counter() - start)
+    return BoostedBank(head, boost_joint(rows, cells, settings), time.perf_counter() - start)

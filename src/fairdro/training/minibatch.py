@@ -16,7 +16,7 @@ from fairdro.models import ModelBank, get_model
 from fairdro.seeding import generator
 from fairdro.training.sampling import draw_epoch
 from fairdro.training.threads import torch_threads
-from fairdro.training.trained import ROWS_PER_CHUNK, History, TrainedBank, check_training_data, most_likely, ran_away
+from fairdro.training.trained import ROWS_PER_CHUNK, History, TrainedBank, check_training_data, mistaken, ran_away
 
 __all__ = ["train_minibatch"]
 
@@ -221,7 +221,7 @@ def training_means(
 
     def judge(rows: Tensor) -> dict[str, CellTotals]:
         logits, part = bank(X[rows[0] : rows[-1] + 1]), cells.take(rows)
-        totals = {"error": part.totals((most_likely(logits) != part.y).float())}
+        totals = {"error": part.totals(mistaken(logits, part.y))}
         if with_loss:
             totals["loss"] = part.totals(cross_entropy(logits, part.y))
         if with_probabilities:

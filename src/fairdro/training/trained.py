@@ -18,7 +18,7 @@ from fairdro.methods import Method, State
 from fairdro.models import ModelBank
 from fairdro.seeding import generator
 
-__all__ = ["History", "TrainedBank", "as_features", "check_training_data", "most_likely", "ran_away"]
+__all__ = ["History", "TrainedBank", "as_features", "check_training_data", "mistaken", "most_likely", "ran_away"]
 
 ROWS_PER_CHUNK = 16384
 UNSETTLED = 0.05
@@ -138,6 +138,13 @@ def most_likely(logits: Tensor) -> Tensor:
     if logits.shape[-1] == 2:  # the same in a tenth of the time
         return (logits[..., 1] > logits[..., 0]).long()
     return logits.argmax(-1)
+
+
+def mistaken(logits: Tensor, y: Tensor) -> Tensor:
+    """Whether the largest logits ``(..., N, Y)`` are of another class than ``y`` ``(..., N)``, as zeros and ones."""
+    if logits.shape[-1] == 2:
+        return ((logits[..., 1] > logits[..., 0]) != y.bool()).float()
+    return (logits.argmax(-1) != y).float()
 
 
 def as_features(X: Any, dtype: torch.dtype = torch.float32) -> Tensor:
