@@ -12,14 +12,17 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from command import run_here
-from fairdro import FairDROBoostingClassifier, load
+from fairdro import FairDROBoostingClassifier, load, load_dataset
 from fairdro.cells import Cells, Groups
 from fairdro.data.features import save_features
 from fairdro.errors import InputError
 from fairdro.methods import LBC, METHODS, FairDRO, Scratch
 from fairdro.metrics import METRICS, balanced_accuracy, confusion_counts, dca
 from fairdro.models.trees import TreeSettings, read_trees
-from fairdro.training.boosting import boost_joint, boost_weights, fit_head
+from fairdro.seeding import generator
+from fairdro.training.boosting import boost_joint, boost_weights
+from fairdro.training.heads import fit_head
+from fairdro.uncertainty import ChiSquareBall
 from problems import biased_problem
 
 lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm: pip install 'fairdro[lightgbm]'")
@@ -117,6 +120,64 @@ def test_held_out_rows_are_not_trained_on():
     second = boost_weights(X, changed, Scratch(), settings, held=held)
     np.testing.assert_array_equal(first.trees[0].scores(X), second.trees[0].scores(X))
     assert not torch.equal(first.history.accuracy, second.history.accuracy)
+
+
+def test_rows_out_of_bag_are_judged_by_the_rounds_that_left_them_out():
+    """Taken apart again: what a round's tree adds to the rows that were outside, twice."""
+    X, cells = table(2, 2, n=600)
+    settings = TreeSettings(rounds=5, leaves=5, threads=1)
+    trained = boost_weights(X, cells, Scratch(), settings, bagged=True)
+    draw = generator(settings.seed, "bags")
+    booster = trained.trees[0].booster
+    outside = np.zeros(600)
+    for step in range(5):
+        inside = (torch.rand(600, generator=draw) < 0.5).numpy()
+        before, after = (
+            booster.predict(X, raw_score=True, num_iteration=k) if k else np.zeros(600) for k in (step, step + 1)
+        )
+        outside += 2 * (after - before) * ~inside
+        wrong = torch.from_numpy((outside > 0) != (cells.y.numpy() == 1)).float()
+        torch.testing.assert_close(1 - trained.history.accuracy[step, 0, 0], cells.means(wrong).double())
+    with pytest.raises(InputError, match="not to both"):
+        boost_weights(X, cells, Scratch(), settings, held=[1], bagged=True)
+
+
+def test_the_round_with_the_smallest_robust_error_is_kept():
+    X, cells = table(2, 2, n=900)
+    held, rule = np.arange(0, 900, 3), FairDRO(rho=(0.0, 4.0), softness=0.02)
+    settings = TreeSettings(rounds=40, leaves=15, learning_rate=0.3, threads=1)
+    trained = boost_weights(X, cells, rule, settings, held=held, keep_best=True)
+    errors = 1 - trained.history.accuracy[:, 0]
+    robust = (ChiSquareBall(torch.tensor([[0.0], [4.0]]), softness=0.02).best_response(errors) * errors).sum((-1, -2))
+    assert trained.rounds == (robust.argmin(0) + 1).tolist()
+    assert min(trained.rounds) < 40
+    kept = [trained.history.weights[rounds - 1, :, p] for p, rounds in enumerate(trained.rounds)]
+    torch.testing.assert_close(trained.weights, torch.stack(kept, dim=1))
+    for p, rounds in enumerate(trained.rounds):
+        found = confusion_counts(trained.predict(X[held])[0, p][None], cells.take(torch.from_numpy(held)))
+        torch.testing.assert_close(torch.from_numpy(METRICS["accuracy"](found)), 1 - errors[rounds - 1, p].mean()[None])
+
+
+def test_training_errors_deceive_and_others_do_not():
+    """On COMPAS, trees that equalise training rows leave new ones unequal; held-out rows and bags mend it."""
+    rule, settings = FairDRO(rho=(4.0, 8.0, 16.0), softness=0.02), TreeSettings(rounds=100, threads=1)
+    gaps = {"training": [], "held": [], "bags": []}
+    for seed in range(1, 6):
+        split = load_dataset("compas").split("paper", seed=seed)
+        X, cells = split.train.X.double().numpy(), split.train.cells
+        for name, how in {"training": {}, "held": {"held": np.arange(0, len(X), 4)}, "bags": {"bagged": True}}.items():
+            trained = boost_weights(X, cells, rule, settings, keep_best=name != "training", **how)
+            gaps[name].append(
+                [
+                    METRICS["dca"](confusion_counts(trained.predict(part.X.double().numpy())[0], part.cells)).mean()
+                    for part in (split.train, split.test)
+                ]
+            )
+    (inside, outside), held, bags = (np.mean(gaps[name], axis=0) for name in gaps)
+    assert inside < 0.02
+    assert outside > 0.08
+    assert held[1] < 0.9 * outside
+    assert bags[1] < 0.75 * outside
 
 
 def test_rounds_of_a_method_grow_anew():

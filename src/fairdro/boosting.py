@@ -25,13 +25,13 @@ from fairdro.training.boosting import (
     JointTrees,
     boost_joint,
     boost_weights,
-    fit_head,
     out_of_fold,
-    read_joint,
 )
+from fairdro.training.heads import fit_head, read_joint
 
 __all__ = ["FairDROBoostingClassifier"]
 
+ERRORS = ["held_out", "out_of_bag", "training"]
 JUDGED, WATCHED = 0.2, 0.25  # shares of rows held out to judge radii, and of the rest to answer to
 ROWS_PER_LEAF = 20
 
@@ -58,7 +58,13 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
     rounds : int, default 200
         Trees per score, at most.
     early_stopping : int, optional, default 20
-        With ``head``, growing ends when held-out rows have not become likelier for so many rounds; None for never.
+        With ``head``, growing ends when held-out rows have not become likelier for so many rounds. With ``weights``, all
+        rounds are grown and those up to the best are kept, by FairDRO's own objective on the rows of ``errors``. None for
+        neither.
+    errors : {"held_out", "out_of_bag", "training"}, default "held_out"
+        With ``weights``, what FairDRO answers to after every round: the errors of a quarter of the rows, which is not
+        trained on; those of all rows by the rounds that left them out, when every round is grown on half of the rows; or
+        training errors, which trees make equal without serving new rows alike.
     learning_rate : float, default 0.05
     leaves : int, default 15
         Leaves of a tree at most.
@@ -84,7 +90,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
     feature_importances_ : ndarray of shape (D,)
         Share of the gain in predicting the class that is due to every column.
     n_rounds_ : int
-        Rounds that were grown.
+        Rounds that were kept, of the trees of the class.
     """
 
     _TABLE: ClassVar[dict[str, Any]] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -100,6 +106,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         backend: str = "lightgbm",
         rounds: int = 200,
         early_stopping: int | None = 20,
+        errors: str = "held_out",
         learning_rate: float = 0.05,
         leaves: int = 15,
         min_leaf: int = 20,
@@ -118,6 +125,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         self.backend = backend
         self.rounds = rounds
         self.early_stopping = early_stopping
+        self.errors = errors
         self.learning_rate = learning_rate
         self.leaves = leaves
         self.min_leaf = min_leaf
@@ -131,6 +139,8 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
     def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, np.ndarray, Groups, Any]:
         if self.strategy not in STRATEGIES:
             raise unknown_name("strategy", self.strategy, STRATEGIES)
+        if self.errors not in ERRORS:
+            raise unknown_name("errors", self.errors, ERRORS)
         self.categories_ = _categories(X)
         return super()._validated(_coded(X, self.categories_), y, sensitive, weight)
 
@@ -187,9 +197,18 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         return confusion_counts(trained.predict(X[test])[0], cells.take(torch.from_numpy(test)))
 
     def _grow_weights(self, rule: Method, X: np.ndarray, cells: Cells, codes: np.ndarray, groups: Groups) -> BoostedWeights:
-        _, watched = _share(codes, groups, WATCHED, self._seed() + 1)
+        held = _share(codes, groups, WATCHED, self._seed() + 1)[1] if self.errors == "held_out" else ()
         with _bar("growing trees", 1, show=self.verbose) as solve:
-            return boost_weights(X, cells, rule, self._settings(len(X)), held=watched, on_step=solve(0))
+            return boost_weights(
+                X,
+                cells,
+                rule,
+                self._settings(len(X)),
+                held=held,
+                bagged=self.errors == "out_of_bag",
+                keep_best=self.early_stopping is not None,
+                on_step=solve(0),
+            )
 
     def _train(self, X: Any, codes: np.ndarray, groups: Groups, weight: Any) -> None:
         self._choose(X, codes, groups, weight)
@@ -206,7 +225,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         else:
             trained = self._grow_weights(self._method(), X, cells, codes, groups)
             trees, self.weights_ = trained.trees, trained.weights[0, 0].numpy()
-            self.n_rounds_ = self.rounds
+            self.n_rounds_ = trained.rounds[0]
         gain = trees[0].importances()
         self.feature_importances_ = gain / max(gain.sum(), np.finfo(float).tiny)
         self.trees_ = [grown.text() for grown in trees]

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairdro.errors import InputError, unknown_name
 
-__all__ = ["BACKENDS", "Table", "TreeSettings", "Trees", "read_trees", "tabulate"]
+__all__ = ["BACKENDS", "Growing", "Table", "TreeSettings", "Trees", "read_trees", "tabulate"]
 
 
 @dataclass(frozen=True)

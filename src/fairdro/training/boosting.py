@@ -3,13 +3,8 @@ r"""Boosted trees that serve groups alike, in two ways, by every method that onl
 ``weights``: the cell weights :math:`w_{y,a}` scale the gradients of boosting, :math:`w\,(p - 1[y])`, and their absolute
 values the curvatures, :math:`|w|\,p\,(1 - p)`; the method answers after every round.
 
-``head``: trees give the probabilities of the class and of the group, both from x alone. The classifier that minimises the
-weighted errors of the cells is then known without training,
-
-.. math:: \hat y(x) = \arg\max_y \sum_a \frac{w_{y,a}}{\pi_{y,a}}\, p(y \mid x)\, p(a \mid x),
-
-with :math:`\pi` the cells' shares of the data; the method answers to its errors on rows that the trees have not seen. So the
-trees are grown once for a whole frontier, and what is fitted to be fair is :math:`w` alone.
+``head``: trees give the probabilities of the class and of the group, both from x alone, for rows they have not seen; a head
+(:mod:`fairdro.training.heads`) reads them. So the trees are grown once for a whole frontier.
 """
 
 from __future__ import annotations
@@ -24,32 +19,28 @@ from torch import Tensor
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
-from fairdro.methods import CellMeans, Method, State, Task
-from fairdro.models.trees import Table, Trees, TreeSettings, tabulate
+from fairdro.methods import CellMeans, Method, Task
+from fairdro.models.trees import Growing, Table, Trees, TreeSettings, tabulate
 from fairdro.seeding import generator
-from fairdro.training.trained import History, mistaken, most_likely
+from fairdro.training.heads import BoostedHead, check_weighs_cells, damped, fit_head
+from fairdro.training.trained import History
 
 __all__ = [
     "STRATEGIES",
     "BoostedBank",
-    "BoostedHead",
     "BoostedWeights",
     "JointTrees",
     "Watched",
     "boost_joint",
     "boost_weights",
-    "fit_head",
     "out_of_fold",
-    "read_joint",
     "train_boosted",
 ]
 
 STRATEGIES = ["head", "weights"]
 HELD = 4  # one of so many rows is held out of the trees' training for the method to answer to
 
-DAMPING = 0.3
-STEPS = 100
-ROUND_DAMPING = 0.1
+DAMPING = 0.1
 FLOOR = 1e-6
 
 OnStep = Callable[[int, int], object]
@@ -87,6 +78,12 @@ def _surprise(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> floa
     likely = torch.from_numpy(_softmax(scores)).float().clamp_(min=FLOOR)
     loss = -(target * likely.log_()).sum(1)
     return float(loss.mean() if weight is None else (weight * loss).sum() / weight.sum())
+
+
+def _codes(scores: np.ndarray) -> Tensor:
+    """Return the likeliest class of every row ``(N,)``."""
+    given = torch.from_numpy(scores)
+    return (given[:, 0] > 0).long() if scores.shape[1] == 1 else given.argmax(1)
 
 
 def _width(n: int) -> int:
@@ -229,129 +226,59 @@ def out_of_fold(
 
 
 @dataclass(frozen=True)
-class BoostedHead:
-    """Weights of cells by which boosted probabilities are read, for P points.
-
-    Attributes
-    ----------
-    method : Method
-    state : State
-    share : Tensor of shape (Y, A)
-        The cells' shares of the training rows.
-    history : History
-        Of one entry per step.
-    """
-
-    method: Method
-    state: State
-    share: Tensor
-    history: History
-
-    @property
-    def weights(self) -> Tensor:
-        """Final cell weights ``(1, P, Y, A)``."""
-        return self.method.weights(self.state)
-
-    def predict(self, probabilities: np.ndarray) -> Tensor:
-        """Return class codes ``(1, P, N)``, given the probabilities of cells ``(N, Y, A)``."""
-        return most_likely(read_joint(probabilities, self.share, self.weights[0]))[None]
-
-
-def read_joint(probabilities: np.ndarray, share: Tensor, weights: Tensor) -> Tensor:
-    """Return what speaks for every class ``(P, N, Y)``: probabilities of cells ``(N, Y, A)`` by weights ``(P, Y, A)``."""
-    return _read(_relative(probabilities, share), weights.float())
-
-
-def _relative(probabilities: np.ndarray, share: Tensor) -> Tensor:
-    """Return the probabilities of the cells over their shares, zero for cells without rows."""
-    inverse = torch.where(share > 0, 1 / share.clamp(min=1e-12), 0)
-    return (torch.from_numpy(probabilities) * inverse).float()
-
-
-def _read(relative: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted sums over groups ``(P, N, Y)``."""
-    return torch.einsum("nya,pya->pny", relative, weights)
-
-
-def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: int = STEPS) -> BoostedHead:
-    """Let a method answer to the errors of the best classifier under its weights, until both rest.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (N, Y, A)
-        From :class:`JointTrees`, by trees that have not seen the row.
-    cells : Cells
-        Of the same rows.
-    method : Method
-        All its points at once.
-    steps : int
-        The method's own step is damped to 0.3 of it, falling to nothing.
-    """
-    _check(method, cells)
-    if len(probabilities) != len(cells):
-        raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(cells)} labels.")
-    task = Task(cells.counts, (1, method.points))
-    share = cells.counts / cells.counts.sum()
-    relative = _relative(probabilities, share)
-    state = method.begin(task)
-    weights, accuracy = [], []
-    for training_round in range(method.rounds):
-        for step in range(steps):
-            weights.append(method.weights(state))
-            wrong = mistaken(_read(relative, weights[-1][0].float()), cells.y)
-            means = CellMeans(cells.means(wrong).double()[None])
-            accuracy.append(1 - means.error)
-            moved = method.update(state, means, step / steps)
-            if moved is state:  # it answers between rounds, or never
-                break
-            state = _damped(state, moved, DAMPING * (1 - step / steps))
-        if training_round + 1 < method.rounds:
-            state = method.next_round(state, means)
-    return BoostedHead(method, state, share, History(torch.stack(weights), torch.stack(accuracy)))
-
-
-def _check(method: Method, cells: Cells) -> None:
-    if "fullbatch" not in method.solvers() or method.needs_loss:
-        raise InputError(f"Boosted trees know methods that weigh cells by their errors only, and {method.name} does not.")
-    method.check(Task(cells.counts, hidden=False))
-    if int((cells.counts.sum(-1) > 0).sum()) < 2:
-        raise InputError("The training rows hold one class only; a classifier needs at least two.")
-
-
-def _damped(old: State, new: State, damping: float) -> State:
-    """Return a state on the way from one to another."""
-    return {
-        key: old[key] + damping * (value - old[key]) if value.is_floating_point() else value for key, value in new.items()
-    }
-
-
-@dataclass(frozen=True)
 class BoostedWeights:
     """Trees grown with the weights of cells, for P points.
 
     Attributes
     ----------
     method : Method
-    state : State
     trees : list of Trees
         One per point.
+    rounds : list of int
+        How many were kept of each.
+    weights : Tensor of shape (1, P, Y, A)
+        The cell weights of the last round that was kept.
     history : History
         Of one entry per round.
     """
 
     method: Method
-    state: State
     trees: list[Trees]
+    rounds: list[int]
+    weights: Tensor
     history: History
-
-    @property
-    def weights(self) -> Tensor:
-        """Final cell weights ``(1, P, Y, A)``."""
-        return self.method.weights(self.state)
 
     def predict(self, X: np.ndarray) -> Tensor:
         """Return class codes ``(1, P, N)``."""
-        return torch.stack([torch.from_numpy(_softmax(trees.scores(X)).argmax(1)) for trees in self.trees])[None]
+        return torch.stack([_codes(trees.scores(X)) for trees in self.trees])[None]
+
+
+class _Plain:
+    """A booster that is judged by held-out rows, or by those it is trained on."""
+
+    def __init__(self, growing: Growing, *, held: bool) -> None:
+        self.growing, self.judged = growing, growing.held_scores if held else growing.scores
+
+    def step(self, target: Tensor, weight: Tensor) -> np.ndarray:
+        """Grow a round; return the scores of the rows that judge it."""
+        self.growing.step(*_gradients(self.growing.scores(), target, weight))
+        return self.judged()
+
+
+class _Bagged:
+    """A booster whose rounds see half of the rows each, judged by what the other half gets from them."""
+
+    def __init__(self, growing: Growing, seed: int) -> None:
+        self.growing, self.generator = growing, generator(seed, "bags")
+        self.outside = np.zeros_like(growing.scores())
+
+    def step(self, target: Tensor, weight: Tensor) -> np.ndarray:
+        """Grow a round; return the scores of all rows by the rounds that left them out, times two."""
+        inside = torch.rand(len(weight), generator=self.generator) < 0.5
+        before = self.growing.scores().copy()
+        self.growing.step(*_gradients(before, target, weight * inside))
+        self.outside += 2 * (self.growing.scores() - before) * ~inside[:, None].numpy()
+        return self.outside
 
 
 def boost_weights(
@@ -361,9 +288,14 @@ def boost_weights(
     settings: TreeSettings,
     *,
     held: Sequence[int] | np.ndarray = (),
+    bagged: bool = False,
+    keep_best: bool = False,
     on_step: OnStep | None = None,
 ) -> BoostedWeights:
-    """Grow trees whose gradients are scaled by the method's weights, which it updates after every round.
+    r"""Grow trees whose gradients are scaled by the method's weights, which it updates after every round.
+
+    A method that answers to training errors is deceived: trees make few of them, and equal ones, long before new rows are
+    served alike. So it may answer to rows that are held out, or to every row by those trees that have not seen it.
 
     Parameters
     ----------
@@ -374,40 +306,51 @@ def boost_weights(
         A booster per point, round by round.
     settings : TreeSettings
     held : rows, optional
-        Rows that are not trained on, to whose errors the method answers. Without them it answers to training errors, which
-        trees make few of; then the weights say little about new rows.
+        Rows that are not trained on, to whose errors the method answers.
+    bagged : bool
+        Every round is trained on half of the rows, drawn anew, and the method answers to the errors that rows have by the
+        rounds that left them out. Not with ``held``.
+    keep_best : bool
+        Keep the trees up to the round at which the weighted error :math:`\frac{1}{|Y|} \sum_{y,a} w^*_{y,a} e_{y,a}` was
+        smallest, with :math:`w^*` the method's full answer to the errors :math:`e`: for FairDRO, its own robust objective.
     on_step : callable, optional
     """
-    _check(method, cells)
+    check_weighs_cells(method, cells)
     held = np.asarray(held, dtype=np.int64)
+    if bagged and len(held):
+        raise InputError("The method answers to held-out rows or to rows out of bag, not to both; leave out held or bagged.")
     own = np.setdiff1d(np.arange(len(cells)), held)
-    trained, watched = cells.take(torch.from_numpy(own)), cells.take(torch.from_numpy(held if len(held) else own))
-    state = method.begin(Task(trained.counts, (1, method.points)))
-    target, plain = _classes(trained), _weight(trained)
+    trained, judged = cells.take(torch.from_numpy(own)), cells.take(torch.from_numpy(held if len(held) else own))
     table = tabulate(X[own], settings, X[held] if len(held) else None)
+    target, plain = _classes(trained), _weight(trained)
     scale = len(own) / (cells.n_classes * trained.counts.clamp(min=1e-12))
-    weights, accuracy = [], []
-    growing = []
+    state = method.begin(Task(trained.counts, (1, method.points)))
+    weights, accuracy, risk = [], [], []
     for training_round in range(method.rounds):
-        growing = [table.grow(_width(cells.n_classes)) for _ in range(method.points)]
+        fresh = [table.grow(_width(cells.n_classes)) for _ in range(method.points)]
+        growing = [_Bagged(one, settings.seed) if bagged else _Plain(one, held=len(held) > 0) for one in fresh]
         for step in range(settings.rounds):
             weights.append(method.weights(state))
             per_row = trained.spread(weights[-1][0] * scale).float()
-            wrong = torch.empty(method.points, len(watched))
-            for p, booster in enumerate(growing):
-                weight = per_row[p] if plain is None else per_row[p] * plain
-                booster.step(*_gradients(booster.scores(), target, weight))
-                scores = booster.held_scores() if len(held) else booster.scores()
-                wrong[p] = torch.from_numpy(_softmax(scores).argmax(1)) != watched.y
-            means = CellMeans(watched.means(wrong).double()[None])
+            if plain is not None:
+                per_row *= plain
+            scores = [one.step(target, weight) for one, weight in zip(growing, per_row, strict=True)]
+            wrong = torch.stack([_codes(one) for one in scores]) != judged.y
+            means = CellMeans(judged.means(wrong.float()).double()[None])
             accuracy.append(1 - means.error)
-            state = _damped(state, method.update(state, means, step / settings.rounds), ROUND_DAMPING)
+            answer = method.weights(method.update(state, means, 0.0))
+            risk.append((answer * means.error).nansum((-1, -2))[0])
+            state = damped(state, method.update(state, means, step / settings.rounds), DAMPING)
             if on_step is not None:
                 on_step(training_round * settings.rounds + step + 1, method.rounds * settings.rounds)
         if training_round + 1 < method.rounds:
             state = method.next_round(state, means)
+    last = torch.stack(risk[-settings.rounds :])
+    best = last.argmin(0) + 1 if keep_best else torch.full((method.points,), settings.rounds)
+    kept = torch.stack(weights)[-settings.rounds :][best - 1, :, torch.arange(method.points)]
     history = History(torch.stack(weights), torch.stack(accuracy))
-    return BoostedWeights(method, state, [booster.finish() for booster in growing], history)
+    trees = [one.finish(rounds) for one, rounds in zip(fresh, best.tolist(), strict=True)]
+    return BoostedWeights(method, trees, best.tolist(), kept.transpose(0, 1), history)
 
 
 @dataclass(frozen=True)
@@ -469,12 +412,12 @@ def train_boosted(
     """
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
-    _check(method, cells)
+    check_weighs_cells(method, cells)
     start = time.perf_counter()
     settings, rows = TreeSettings() if settings is None else settings, X.double().numpy()
     order = torch.randperm(len(cells), generator=generator(settings.seed, "folds")).numpy()
     if strategy == "weights":
-        fitted = boost_weights(rows, cells, method, settings, held=order[::HELD], on_step=on_step)
+        fitted = boost_weights(rows, cells, method, settings, held=order[::HELD], keep_best=True, on_step=on_step)
         return BoostedBank(fitted, None, time.perf_counter() - start)
     parts = [(np.delete(order, np.s_[fold::folds]), order[fold::folds]) for fold in range(folds)]
     outside, _ = out_of_fold(rows, cells, parts, settings, on_step=on_step)
