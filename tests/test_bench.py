@@ -236,7 +236,12 @@ def test_the_best_is_bold_and_special_characters_are_escaped(out):
         (["bench", "adult", "--methods", "all", "--solvers", "newton"], "There is no solver named 'newton'"),
         (["bench", "adult", "--methods", "cov"], "cov needs mini-batches; add minibatch to the solvers"),
         (["bench", "adult", "--model", "tree"], "There is no model named 'tree'"),
-        (["bench", "adult", "--model", "mlp"], "The full-batch solver trains linear models only"),
+        (["bench", "adult", "--model", "mlp", "--solvers", "fullbatch"], "The full-batch solver trains linear models only"),
+        (
+            ["bench", "adult", "--model", "linear,mlp", "--solvers", "minibatch"],
+            "each has its own solver",
+        ),
+        (["bench", "adult", "--model", ","], "There is no model named ','"),
         (["bench", "adult", "--protocol", "best"], "There is no protocol named 'best'"),
         (["bench", "adult", "--points", "0"], "points must lie between 1 and 1000, got 0"),
         (["bench", "adult", "--split", "-1"], "split must lie between 0 and 4294967295, got -1"),

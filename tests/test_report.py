@@ -235,6 +235,34 @@ def test_the_slider_chooses_as_the_tables_do(bench, visit):
     assert len(sentences) > 4
 
 
+def test_models_trained_on_the_same_data_are_drawn_together(tmp_path, visit):
+    store = Store(tmp_path)
+    for model, effect in (("linear", 0.3), ("mlp", 0.6), ("boosting", 0.9)):
+        methods = ["scratch", "fairdro"] if model == "boosting" else ["scratch", "fairdro", "lbc"]
+        synthetic(store, BenchPlan(datasets=["compas"], methods=methods, model=model, points=5), effect={"fairdro": effect})
+    tab = visit(build_report(store))
+    results = store.results()
+    for share in (95, 99):
+        move_slider(tab, share)
+        rows = [row.locator("th, td").all_inner_texts() for row in tab.locator("#kin-table tbody tr").all()]
+        chosen = select(results, KeepAccuracy(share / 100)).set_index(["method", "model"]).loc["fairdro"]
+        assert {row[0].split(",")[0]: (float(row[1]), float(row[2])) for row in rows} == {
+            model: pytest.approx((100 * row["accuracy"], 100 * row["dca"]), abs=0.0051) for model, row in chosen.iterrows()
+        }
+    assert tab.locator("#kin-chart .series").count() == 3
+    assert tab.locator("#kin-chart .hero").get_attribute("data-model") == tab.locator("#kin-table .hero-row th").inner_text()
+    tab.locator("#kin-table").get_by_role("button", name="mlp, minibatch").click()
+    assert "mlp" in tab.locator("#bench option:checked").inner_text()
+    click_point(tab, "lbc")
+    assert "not trained with this model" in tab.locator("#kin-table tr", has_text="boosting").inner_text()
+    assert "lbc on compas" in tab.locator("#kin-told").inner_text()
+
+
+def test_a_bench_of_one_model_has_no_others_to_draw(bench, visit):
+    """The paper's and the validated protocol are not the same data."""
+    assert visit(build_report(bench)).locator("#kin").is_hidden()
+
+
 def test_a_click_on_a_point_shows_its_cells(bench, visit):
     tab = visit(build_report(bench))
     before = tab.locator("#model").inner_text()

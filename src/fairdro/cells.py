@@ -351,11 +351,11 @@ class Cells:
 
     @cached_property
     def indicator(self) -> Tensor:
-        """Share of each sample in each cell, times its weight: ``(..., N, Y * A)``."""
+        """Share of each sample in each cell, times its weight: ``(..., N, Y * A)``, kept cell by cell for fast products."""
         in_class = torch.nn.functional.one_hot(self.y, self.n_classes).to(self.membership.dtype)
         if self.sample_weight is not None:
             in_class = in_class * self.sample_weight[..., None]
-        return (in_class[..., :, None] * self.membership[..., None, :]).flatten(-2)
+        return (in_class[..., :, None] * self.membership[..., None, :]).flatten(-2).mT.contiguous().mT
 
     @cached_property
     def counts(self) -> Tensor:

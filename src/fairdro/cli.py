@@ -96,15 +96,19 @@ def bench(
         str, typer.Option(help="Methods, separated by commas, or 'all'; `fairdro list methods`.")
     ] = "scratch,fairdro",
     solvers: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="'fullbatch' (deterministic), 'minibatch' (the paper's), or both, separated by commas; for boosting "
-            "'head' (its default) and 'weights'."
+            help="'fullbatch' (deterministic, for linear), 'minibatch' (the paper's), for boosting 'head' and 'weights', "
+            "separated by commas; by default fullbatch, for mlp minibatch, for boosting head.",
+            show_default=False,
         ),
-    ] = "fullbatch",
+    ] = None,
     model: Annotated[
         str,
-        typer.Option(help="'linear', 'mlp' or 'boosting'; with --last-layer 'resnet18' or an encoder of Hugging Face."),
+        typer.Option(
+            help="'linear', 'mlp' and 'boosting', separated by commas; with --last-layer 'resnet18' or an encoder of "
+            "Hugging Face."
+        ),
     ] = "linear",
     points: Annotated[int, typer.Option(help="Hyperparameter points per method.")] = 20,
     seeds: Annotated[int, typer.Option(help="Seeds per point with the mini-batch solver.")] = 4,
@@ -164,7 +168,7 @@ def bench(
         plan_for = partial(
             BenchPlan,
             methods=_names(methods),
-            solvers=_names(solvers),
+            solvers=[] if solvers is None else _names(solvers),
             points=points,
             seeds=seeds,
             split=split,
@@ -182,7 +186,10 @@ def bench(
             raise InputError(f"{', '.join(given)}: only with --last-layer, which is for images and texts.")
         else:
             _hint_at_last_layer(datasets or [])
-        study = Study([plan_for(datasets or [], model=model, protocol=protocol)], out, workers, rule)
+        models = list(dict.fromkeys(_names(model))) or [model]
+        if len(models) > 1 and solvers is not None:
+            raise InputError("With several models each has its own solver; leave out --solvers, or name one model.")
+        study = Study([plan_for(datasets or [], model=name, protocol=protocol) for name in models], out, workers, rule)
     try:
         with _progress([bank for plan in study.plans for bank in plan.banks()]) as on_step:
             for plan in study.plans:

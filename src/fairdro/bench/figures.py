@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from fairdro.bench.store import Outcome
+from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.tables import bench_title, find_point, over_seeds, varying
 from fairdro.files import write_whole
 from fairdro.frontier import convex_envelope
@@ -30,7 +30,6 @@ ABLATIONS = [
     "scratch", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise", "fairdro_wo_dro", "rvp", "fairdro_nonnegative",
     "classwise_simplex", "group_dro",
 ]  # fmt: skip
-SHARED = ["model", "solver"]  # what a panel compares, beside methods
 Chart = alt.TopLevelMixin
 
 
@@ -73,9 +72,9 @@ def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatC
 
 def _in_percent(points: pd.DataFrame, named: list[str]) -> pd.DataFrame:
     """Add the name of each point's panel and curve, given what tells the benches apart."""
-    told = [name for name in named if name not in SHARED]
+    told = [name for name in named if name not in MODEL]
     series = points["method"].astype(str)
-    for name in SHARED:
+    for name in MODEL:
         series = series + ", " + points[name] if name in named else series
     return points.assign(
         bench=[bench_title(row, told) for _, row in points.iterrows()],

@@ -23,6 +23,7 @@ __all__ = ["SOLVERS", "Bank", "BenchPlan"]
 
 SOLVERS = ["fullbatch", "minibatch"]
 BOOSTING = "boosting"  # a model whose solvers are its strategies
+OWN_SOLVER = {"linear": "fullbatch", BOOSTING: STRATEGIES[0]}  # others are trained in mini-batches
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 
 
@@ -106,7 +107,8 @@ class BenchPlan:
     ----------
     datasets, methods, solvers : list of str
         ``["all"]`` are all methods that one of the solvers can train; those that the model or the data do not allow are
-        reported with the reason.
+        reported with the reason. Without a solver, that of the model: ``fullbatch`` for linear, ``head`` for boosting,
+        otherwise ``minibatch``.
     model : str
     points : int
         Hyperparameter points per method. A solver skips methods it cannot train.
@@ -124,7 +126,7 @@ class BenchPlan:
 
     datasets: list[str] = field(default_factory=lambda: list(DATASETS))
     methods: list[str] = field(default_factory=lambda: ["scratch", "fairdro"])
-    solvers: list[str] = field(default_factory=lambda: ["fullbatch"])
+    solvers: list[str] = field(default_factory=list)
     model: str = "linear"
     points: int = 20
     seeds: int = 4
@@ -135,8 +137,8 @@ class BenchPlan:
 
     def __post_init__(self) -> None:
         everything = self.methods == ["all"]
-        if self.model == BOOSTING and self.solvers == ["fullbatch"]:
-            object.__setattr__(self, "solvers", STRATEGIES[:1])
+        if not self.solvers:
+            object.__setattr__(self, "solvers", [OWN_SOLVER.get(self.model, "minibatch")])
         if everything:
             trainable = [name for name, method in METHODS.items() if any(_trains(s, method) for s in self.solvers)]
             object.__setattr__(self, "methods", trainable or list(METHODS))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro.bench.store import BENCH, Outcome, Store
+from fairdro.bench.store import BENCH, MODEL, Outcome, Store
 from fairdro.bench.tables import PAPER_RULE, bench_title, comparison, over_seeds, select, varying
 from fairdro.frontier import KeepAccuracy, Rule, convex_envelope
 from fairdro.methods import METHODS, get_method
@@ -99,6 +99,7 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
     refused = [{"name": o.bank.method.name, "refused": o.refused} for o in outcomes if o.refused is not None]
     return {
         "title": title,
+        "kin": json.dumps([str(points[name].iloc[0]) for name in BENCH if name not in MODEL]),
         **{name: str(points[name].iloc[0]) for name in BENCH},
         "classes": first.class_names,
         "groups": first.group_names,

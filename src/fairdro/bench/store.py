@@ -28,6 +28,7 @@ from fairdro.metrics import METRICS, REPORTED
 __all__ = ["BENCH", "Outcome", "Store"]
 
 BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
+MODEL = ["model", "solver"]  # what may differ between benches that are compared
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
 
 

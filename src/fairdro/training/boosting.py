@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
@@ -75,8 +76,11 @@ def _gradients(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> tup
 
 def _surprise(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> float:
     """Return the mean cross-entropy of shares ``(N, Y)``."""
-    likely = torch.from_numpy(_softmax(scores)).float().clamp_(min=FLOOR)
-    loss = -(target * likely.log_()).sum(1)
+    given = torch.from_numpy(scores).float()
+    if scores.shape[1] == 1:
+        loss = functional.binary_cross_entropy_with_logits(given[:, 0], target[:, 1], reduction="none")
+    else:
+        loss = functional.cross_entropy(given, target, reduction="none")
     return float(loss.mean() if weight is None else (weight * loss).sum() / weight.sum())
 
 
@@ -108,7 +112,7 @@ class Watched:
 
 
 def _classes(cells: Cells) -> Tensor:
-    return torch.nn.functional.one_hot(cells.y, cells.n_classes).float()
+    return functional.one_hot(cells.y, cells.n_classes).float()
 
 
 def _groups(cells: Cells) -> Tensor:

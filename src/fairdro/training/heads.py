@@ -57,18 +57,18 @@ class BoostedHead:
 
 def read_joint(probabilities: np.ndarray, share: Tensor, weights: Tensor) -> Tensor:
     """Return what speaks for every class ``(P, N, Y)``: probabilities of cells ``(N, Y, A)`` by weights ``(P, Y, A)``."""
-    return _read(_relative(probabilities, share), weights.float())
+    return _read(_relative(probabilities, share), weights)
 
 
 def _relative(probabilities: np.ndarray, share: Tensor) -> Tensor:
-    """Return the probabilities of the cells over their shares, zero for cells without rows."""
+    """Return the probabilities of the cells over their shares ``(Y, A, N)``, zero for cells without rows."""
     inverse = torch.where(share > 0, 1 / share.clamp(min=1e-12), 0)
-    return (torch.from_numpy(probabilities) * inverse).float()
+    return (torch.from_numpy(probabilities) * inverse).float().permute(1, 2, 0).contiguous()
 
 
-def _read(relative: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted sums over groups ``(P, N, Y)``."""
-    return torch.einsum("nya,pya->pny", relative, weights)
+def _read(relative: Tensor, weights: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return the weighted sums over groups ``(P, N, Y)``, a view of ``(Y, P, N)``."""
+    return torch.bmm(weights.float().transpose(0, 1), relative, out=out).permute(1, 2, 0)
 
 
 def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: int = STEPS) -> BoostedHead:
@@ -92,11 +92,15 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: 
     share = cells.counts / cells.counts.sum()
     relative = _relative(probabilities, share)
     state = method.begin(task)
+    scores, wrong = (
+        relative.new_empty(cells.n_classes, method.points, len(cells)),
+        relative.new_empty(method.points, len(cells)),
+    )
     weights, accuracy = [], []
     for training_round in range(method.rounds):
         for step in range(steps):
             weights.append(method.weights(state))
-            wrong = mistaken(_read(relative, weights[-1][0].float()), cells.y)
+            mistaken(_read(relative, weights[-1][0], out=scores), cells.y, out=wrong)
             means = CellMeans(cells.means(wrong).double()[None])
             accuracy.append(1 - means.error)
             moved = method.update(state, means, step / steps)

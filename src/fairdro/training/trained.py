@@ -140,11 +140,12 @@ def most_likely(logits: Tensor) -> Tensor:
     return logits.argmax(-1)
 
 
-def mistaken(logits: Tensor, y: Tensor) -> Tensor:
+def mistaken(logits: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
     """Whether the largest logits ``(..., N, Y)`` are of another class than ``y`` ``(..., N)``, as zeros and ones."""
+    out = logits.new_empty(logits.shape[:-1]) if out is None else out
     if logits.shape[-1] == 2:
-        return ((logits[..., 1] > logits[..., 0]) != y.bool()).float()
-    return (logits.argmax(-1) != y).float()
+        return torch.ne(torch.gt(logits[..., 1], logits[..., 0], out=out), y.to(out.dtype), out=out)
+    return torch.ne(logits.argmax(-1), y, out=out)
 
 
 def as_features(X: Any, dtype: torch.dtype = torch.float32) -> Tensor:
