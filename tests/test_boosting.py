@@ -86,6 +86,16 @@ def test_the_head_is_the_best_rule_under_its_weights():
         assert gains[predicted[inside]] == pytest.approx(gains.max(), rel=1e-5)
 
 
+def test_a_head_reads_trees_that_have_hardly_grown():
+    """They do not know yet how frequent the classes are, and still tell them apart."""
+    X, cells = table(3, 2, n=3000)
+    few = (torch.arange(3000) % 10 == 0) | (cells.y > 0)
+    X, cells = X[few.numpy()], cells.take(torch.nonzero(few)[:, 0])
+    probabilities = boost_joint(X, cells, TreeSettings(rounds=3, leaves=7, threads=1)).probabilities(X)
+    head = fit_head(probabilities, cells, FairDRO(rho=0.0))
+    assert METRICS["accuracy"](confusion_counts(head.predict(probabilities)[0], cells))[0] > 0.5
+
+
 def test_a_head_equalises_where_trees_cannot_tell():
     """With a large radius the gap on the fitted rows is far below that of plain reading."""
     X, cells = table(2, 2, n=3000)
@@ -249,8 +259,8 @@ def people():
     n = 1500
     group = rng.choice(["u", "v", "w"], n, p=[0.5, 0.3, 0.2])
     kind = np.where(rng.random(n) < 0.8, group, rng.choice(["u", "v", "w"], n))
-    number = rng.normal(size=n) + (group == "u")
-    y = np.where(number + 0.7 * rng.normal(size=n) > 0.5, "yes", "no")
+    number = rng.normal(size=n) + 2 * (group == "u")
+    y = np.where(number + 0.7 * rng.normal(size=n) > 0.8, "yes", "no")
     number[rng.random(n) < 0.1] = np.nan
     return pd.DataFrame({"kind": pd.Categorical(kind), "number": number}), y, group
 
@@ -271,7 +281,7 @@ def test_an_estimator_from_table_to_file(people, tmp_path, strategy, backend):
     assert list(model.frontier_["rho"]) == [0, 1, 10]
     plain = FairDROBoostingClassifier(0.0, strategy=strategy, backend=backend, **FEW).fit(X, y, sensitive_features=group)
     gaps = [dca(y, m.predict(X), sensitive_features=group) for m in (plain, model)]
-    assert strategy == "weights" or gaps[1] < gaps[0]  # with 20 rounds the gradients' way is too rough to tell
+    assert strategy == "weights" or gaps[1] < 0.5 * gaps[0]  # with 20 rounds the gradients' way is too rough to tell
     model.save(tmp_path / "m")
     again = load(tmp_path / "m")
     np.testing.assert_allclose(again.predict_proba(X), probability, atol=1e-6)

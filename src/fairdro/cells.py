@@ -396,10 +396,14 @@ class Cells:
 
         Soft samples get their mixture. Only for flat ``y`` of shape (N,).
         """
-        of_class = per_cell[..., self.y, :]
         if self.soft:
-            return (of_class * self.groups.to(per_cell.dtype)).sum(-1)
-        return of_class[..., torch.arange(len(self)), self.groups]
+            return (per_cell[..., self.y, :] * self.groups.to(per_cell.dtype)).sum(-1)
+        return per_cell.flatten(-2).index_select(-1, self._codes)
+
+    @cached_property
+    def _codes(self) -> Tensor:
+        """The cell of each sample, by number; of hard groups."""
+        return self.y * self.n_groups + self.groups
 
     @property
     def _sparse(self) -> bool:
@@ -412,7 +416,7 @@ class Cells:
         if self.sample_weight is not None:
             values = values * self.sample_weight.to(values.dtype)
         sums = values.new_zeros(*values.shape[:-1], self.n_classes * self.n_groups)
-        return sums.index_add_(-1, self.y * self.n_groups + self.groups, values)
+        return sums.index_add_(-1, self._codes, values)
 
     def _by_cell(self, flat: Tensor) -> Tensor:
         return flat.unflatten(-1, (self.n_classes, self.n_groups))

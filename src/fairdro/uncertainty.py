@@ -81,7 +81,7 @@ class ChiSquareBall:
         present, size = _present(losses)
         filled = losses.where(present, 0)
         deviation = (filled - filled.sum(-1, keepdim=True) / size).where(present, 0)
-        norm = deviation.norm(dim=-1, keepdim=True)
+        norm = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True)
         direction = deviation / (norm + self.softness).where(norm > _tolerance(filled), torch.inf)
         return ((1 / size) + (rho / size).sqrt() * direction).where(present, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -69,7 +70,7 @@ class FairDRO(Method):
         super().__post_init__()
         if self.softness and self.uncertainty != "chi_square":
             raise InputError(f"softness is defined for uncertainty='chi_square' only, not for {self.uncertainty!r}.")
-        self._uncertainty_set()
+        self._uncertainty_set  # noqa: B018 - what is wrong with it is said now
 
     @property
     def needs_loss(self) -> bool:
@@ -90,13 +91,14 @@ class FairDRO(Method):
         losses = cells.error if self.signal == "error" else cells.loss
         if losses is None:
             raise InputError("signal='loss' needs the mean loss of every cell.")
-        response = self._uncertainty_set()
+        response = self._uncertainty_set
         if self.classwise:
             best = response.best_response(losses)
         else:
             best = response.best_response(losses.flatten(-2)).view_as(losses)
         return {"q": state["q"] + SMOOTHING[self.smoothing](progress) * (best - state["q"])}
 
+    @cached_property
     def _uncertainty_set(self) -> UncertaintySet:
         if self.uncertainty == "simplex":
             return Simplex()

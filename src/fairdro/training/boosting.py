@@ -61,17 +61,19 @@ def _gradients(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> tup
 
     In single precision, as the libraries keep them.
     """
-    given = torch.from_numpy(scores).float()
+    given = torch.from_numpy(scores).to(torch.float32, copy=True)
     if scores.shape[1] == 1:
-        p = given.sigmoid()
-        slope, curvature = p - target[:, 1:], p * (1 - p)
+        p = given[:, 0].sigmoid_()
+        slope, curvature = p - target[:, 1], (1 - p).mul_(p)
     else:
+        weight = None if weight is None else weight[:, None]
         p = given.softmax(1)
-        slope, curvature = p - target, scores.shape[1] / (scores.shape[1] - 1) * p * (1 - p)
+        slope, curvature = p - target, (1 - p).mul_(p).mul_(scores.shape[1] / (scores.shape[1] - 1))
     curvature.clamp_(min=FLOOR)
     if weight is not None:
-        slope, curvature = weight[:, None] * slope, weight.abs()[:, None] * curvature
-    return slope.numpy(), curvature.numpy()
+        slope.mul_(weight)
+        curvature.mul_(weight.abs())
+    return slope.view(scores.shape).numpy(), curvature.view(scores.shape).numpy()
 
 
 def _surprise(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> float:
@@ -84,10 +86,9 @@ def _surprise(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> floa
     return float(loss.mean() if weight is None else (weight * loss).sum() / weight.sum())
 
 
-def _codes(scores: np.ndarray) -> Tensor:
+def _codes(scores: np.ndarray) -> np.ndarray:
     """Return the likeliest class of every row ``(N,)``."""
-    given = torch.from_numpy(scores)
-    return (given[:, 0] > 0).long() if scores.shape[1] == 1 else given.argmax(1)
+    return scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(1)
 
 
 def _width(n: int) -> int:
@@ -254,7 +255,7 @@ class BoostedWeights:
 
     def predict(self, X: np.ndarray) -> Tensor:
         """Return class codes ``(1, P, N)``."""
-        return torch.stack([_codes(trees.scores(X)) for trees in self.trees])[None]
+        return torch.from_numpy(np.stack([_codes(trees.scores(X)) for trees in self.trees])).long()[None]
 
 
 class _Plain:
@@ -327,6 +328,7 @@ def boost_weights(
     trained, judged = cells.take(torch.from_numpy(own)), cells.take(torch.from_numpy(held if len(held) else own))
     table = tabulate(X[own], settings, X[held] if len(held) else None)
     target, plain = _classes(trained), _weight(trained)
+    truth = judged.y.numpy() if cells.n_classes > 2 else judged.y.bool().numpy()
     scale = len(own) / (cells.n_classes * trained.counts.clamp(min=1e-12))
     state = method.begin(Task(trained.counts, (1, method.points)))
     weights, accuracy, risk = [], [], []
@@ -335,22 +337,23 @@ def boost_weights(
         growing = [_Bagged(one, settings.seed) if bagged else _Plain(one, held=len(held) > 0) for one in fresh]
         for step in range(settings.rounds):
             weights.append(method.weights(state))
-            per_row = trained.spread(weights[-1][0] * scale).float()
+            per_row = trained.spread((weights[-1][0] * scale).float())
             if plain is not None:
                 per_row *= plain
             scores = [one.step(target, weight) for one, weight in zip(growing, per_row, strict=True)]
-            wrong = torch.stack([_codes(one) for one in scores]) != judged.y
-            means = CellMeans(judged.means(wrong.float()).double()[None])
+            wrong = np.stack([_codes(one) for one in scores]) != truth
+            means = CellMeans(judged.means(torch.from_numpy(wrong).float()).double()[None])
             accuracy.append(1 - means.error)
-            answer = method.weights(method.update(state, means, 0.0))
-            risk.append((answer * means.error).nansum((-1, -2))[0])
+            if keep_best:
+                answer = method.weights(method.update(state, means, 0.0))
+                risk.append((answer * means.error).nansum((-1, -2))[0])
             state = damped(state, method.update(state, means, step / settings.rounds), DAMPING)
             if on_step is not None:
                 on_step(training_round * settings.rounds + step + 1, method.rounds * settings.rounds)
         if training_round + 1 < method.rounds:
             state = method.next_round(state, means)
-    last = torch.stack(risk[-settings.rounds :])
-    best = last.argmin(0) + 1 if keep_best else torch.full((method.points,), settings.rounds)
+    every = torch.full((method.points,), settings.rounds)
+    best = torch.stack(risk[-settings.rounds :]).argmin(0) + 1 if keep_best else every
     kept = torch.stack(weights)[-settings.rounds :][best - 1, :, torch.arange(method.points)]
     history = History(torch.stack(weights), torch.stack(accuracy))
     trees = [one.finish(rounds) for one, rounds in zip(fresh, best.tolist(), strict=True)]

@@ -4,7 +4,8 @@ The classifier that minimises the weighted errors of the cells is known without 
 
 .. math:: \hat y(x) = \arg\max_y \sum_a \frac{w_{y,a}}{\pi_{y,a}}\, p(y, a \mid x),
 
-with :math:`\pi` the cells' shares of the data. The method answers to its errors; what is fitted is :math:`w` alone.
+with :math:`\pi` the means of :math:`p(y, a \mid x)` over the data, so that every cell counts the same even where trees have
+not learned yet how frequent it is. The method answers to its errors; what is fitted is :math:`w` alone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class BoostedHead:
     method : Method
     state : State
     share : Tensor of shape (Y, A)
-        The cells' shares of the training rows.
+        The mean probabilities of the cells; zero for those without rows.
     history : History
         Of one entry per step.
     """
@@ -89,7 +90,7 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: 
     if len(probabilities) != len(cells):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(cells)} labels.")
     task = Task(cells.counts, (1, method.points))
-    share = cells.counts / cells.counts.sum()
+    share = torch.from_numpy(np.average(probabilities, axis=0, weights=cells.sample_weight)).where(cells.counts > 0, 0)
     relative = _relative(probabilities, share)
     state = method.begin(task)
     scores, wrong = (
