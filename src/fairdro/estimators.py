@@ -660,13 +660,14 @@ def load(folder: str | Path) -> Any:
 
 
 def _plain_parameters(model: _Classifier) -> dict[str, Any]:
-    """Return the parameters that are numbers and texts; rules as text."""
+    """Return the parameters that are numbers and texts, or None where they need not be; rules as text."""
+    usual = type(model)().get_params(deep=False)
     plain: dict[str, Any] = {}
     for key, value in model.get_params(deep=False).items():
         if isinstance(value, Rule):
             plain[key] = rule_text(value)
         elif key == "rhos" and value is not None:
             plain[key] = np.asarray(value, dtype=np.float64).tolist()
-        elif isinstance(value, bool | int | float | str | np.number):
+        elif isinstance(value, bool | int | float | str | np.number) or (value is None and usual[key] is not None):
             plain[key] = value
     return plain

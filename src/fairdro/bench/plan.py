@@ -18,6 +18,7 @@ from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, Task, get_method
 from fairdro.models import MODELS, get_model
 from fairdro.training.boosting import STRATEGIES
+from fairdro.training.heads import check_weighs_cells
 
 __all__ = ["SOLVERS", "Bank", "BenchPlan"]
 
@@ -92,8 +93,10 @@ class Bank:
         """Say why the method cannot be trained on this data and model, if so."""
         dataset = known_dataset(self.dataset)
         try:
-            hidden = self.model != BOOSTING and get_model(self.model).hidden
-            self.method.check(Task(dataset.cells.counts, hidden=hidden))
+            if self.model == BOOSTING:
+                check_weighs_cells(self.method, dataset.cells)
+            else:
+                self.method.check(Task(dataset.cells.counts, hidden=get_model(self.model).hidden))
         except InputError as error:
             return str(error)
         return None

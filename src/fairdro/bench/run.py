@@ -27,6 +27,7 @@ from fairdro.data import Part
 from fairdro.errors import InputError
 from fairdro.files import make_folder, write_whole
 from fairdro.metrics import confusion_counts
+from fairdro.models.trees import TreeSettings
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
 from fairdro.training.boosting import BoostedBank, train_boosted
 
@@ -194,7 +195,8 @@ def run_bank(bank: Bank, on_step: Callable[[int, int], object] | None = None) ->
 
 def _train(bank: Bank, train: Part, on_step: Callable[[int, int], object] | None) -> TrainedBank | BoostedBank:
     if bank.model == BOOSTING:
-        return train_boosted(train.X, train.cells, bank.method, strategy=bank.solver, on_step=on_step)
+        settings = TreeSettings(threads=torch.get_num_threads())
+        return train_boosted(train.X, train.cells, bank.method, strategy=bank.solver, settings=settings, on_step=on_step)
     if bank.solver == "fullbatch":
         return train_fullbatch(train.X, train.cells, bank.method, on_step=on_step)
     return train_minibatch(train.X, train.cells, bank.method, model=bank.model, seeds=bank.seeds, on_step=on_step)

@@ -171,6 +171,7 @@ class _LightGBMTable:
 class _GrowingLightGBM:
     def __init__(self, booster: Any, n_scores: int) -> None:
         self.booster, self.n_scores = booster, n_scores
+        self.grown: list[int] = []  # after every round; one without a split leaves nothing
 
     def scores(self) -> np.ndarray:
         return self._kept(self.booster.eval_train)
@@ -192,10 +193,11 @@ class _GrowingLightGBM:
     def step(self, slope: np.ndarray, curvature: np.ndarray) -> None:
         shape = (len(slope),) if self.n_scores == 1 else slope.shape
         self.booster.update(fobj=lambda *_: (slope.reshape(shape), curvature.reshape(shape)))
+        self.grown.append(self.booster.current_iteration())
 
     def finish(self, rounds: int | None = None) -> _LightGBM:
         self.booster.free_dataset()
-        self.booster.best_iteration = rounds or -1
+        self.booster.best_iteration = -1 if rounds is None else self.grown[rounds - 1]
         return _LightGBM(self.booster, self.n_scores)
 
 

@@ -258,6 +258,13 @@ class BoostedWeights:
         return torch.from_numpy(np.stack([_codes(trees.scores(X)) for trees in self.trees])).long()[None]
 
 
+def _completed(errors: Tensor, unseen: Tensor) -> Tensor:
+    """Fill in cells that no held-out row is in, by the mean of their class, or else of all classes."""
+    of_class = errors.nanmean(-1, keepdim=True)
+    likely = of_class.where(~of_class.isnan(), of_class.nanmean(-2, keepdim=True))
+    return torch.where(unseen, likely, errors)
+
+
 class _Plain:
     """A booster that is judged by held-out rows, or by those it is trained on."""
 
@@ -329,6 +336,7 @@ def boost_weights(
     table = tabulate(X[own], settings, X[held] if len(held) else None)
     target, plain = _classes(trained), _weight(trained)
     truth = judged.y.numpy() if cells.n_classes > 2 else judged.y.bool().numpy()
+    unseen = (judged.counts == 0) & (trained.counts > 0) if len(held) and bool((judged.counts == 0).any()) else None
     scale = len(own) / (cells.n_classes * trained.counts.clamp(min=1e-12))
     state = method.begin(Task(trained.counts, (1, method.points)))
     weights, accuracy, risk = [], [], []
@@ -342,7 +350,8 @@ def boost_weights(
                 per_row *= plain
             scores = [one.step(target, weight) for one, weight in zip(growing, per_row, strict=True)]
             wrong = np.stack([_codes(one) for one in scores]) != truth
-            means = CellMeans(judged.means(torch.from_numpy(wrong).float()).double()[None])
+            errors = judged.means(torch.from_numpy(wrong).float()).double()[None]
+            means = CellMeans(errors if unseen is None else _completed(errors, unseen))
             accuracy.append(1 - means.error)
             if keep_best:
                 answer = method.weights(method.update(state, means, 0.0))
