@@ -482,8 +482,8 @@ COMMENTS = {
     "adult": """\
 "head less oxonfair" is the difference of two rows, paired by split: below zero is better for us. `oxonfair (out of fold)` is
 not how that library presents itself: it is given our way to use all rows. FairGBM is given six steps of its multipliers and
-eleven thresholds, the reductions three bounds. A value without an interval is reached by the mean of all splits, but not when
-one is left out.""",
+eleven thresholds, the reductions three bounds. A value without an interval is reached by the mean of all splits, but not
+when one is left out.""",
     "compas": "The rivals that took minutes, or were far behind on Adult, were not run here.",
 }
 CHOSEN = "The paper's linear FairDRO has 79.23 / 1.99 on its split."
