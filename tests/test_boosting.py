@@ -427,12 +427,12 @@ def test_groups_are_routed_through_pipelines_and_searches(people):
     assert model.leaves == search.best_params_["fairdroboostingclassifier__leaves"]
 
 
-@pytest.mark.parametrize("errors", ["out_of_bag", "training"])
+@pytest.mark.parametrize("errors", ["held_out", "training"])
 def test_weights_may_answer_to_other_errors(people, errors):
     X, y, group = people
     model = FairDROBoostingClassifier(5.0, strategy="weights", errors=errors, **FEW).fit(X, y, sensitive_features=group)
-    held = FairDROBoostingClassifier(5.0, strategy="weights", **FEW).fit(X, y, sensitive_features=group)
+    usual = FairDROBoostingClassifier(5.0, strategy="weights", **FEW).fit(X, y, sensitive_features=group)
     assert balanced_accuracy(y, model.predict(X), sensitive_features=group) > 0.6
-    assert not np.array_equal(model.weights_, held.weights_)
+    assert not np.array_equal(model.weights_, usual.weights_)
     with pytest.raises(InputError, match="There is no kind of errors named 'test'"):
         FairDROBoostingClassifier(5.0, errors="test").fit(X, y, sensitive_features=group)

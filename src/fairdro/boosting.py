@@ -31,7 +31,7 @@ from fairdro.training.heads import fit_head, read_joint
 
 __all__ = ["FairDROBoostingClassifier"]
 
-ERRORS = ["held_out", "out_of_bag", "training"]
+ERRORS = ["out_of_bag", "held_out", "training"]
 JUDGED, WATCHED = 0.2, 0.25  # shares of rows held out to judge radii, and of the rest to answer to
 ROWS_PER_LEAF = 20
 
@@ -61,9 +61,9 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         With ``head``, growing ends when held-out rows have not become likelier for so many rounds. With ``weights``, all
         rounds are grown and those up to the best are kept, by FairDRO's own objective on the rows of ``errors``. None for
         neither.
-    errors : {"held_out", "out_of_bag", "training"}, default "held_out"
-        With ``weights``, what FairDRO answers to after every round: the errors of a quarter of the rows, which is not
-        trained on; those of all rows by the rounds that left them out, when every round is grown on half of the rows; or
+    errors : {"out_of_bag", "held_out", "training"}, default "out_of_bag"
+        With ``weights``, what FairDRO answers to after every round: the errors of all rows by the rounds that left them
+        out, when every round is grown on half of the rows; those of a quarter of the rows, which is not trained on; or
         training errors, which trees make equal without serving new rows alike.
     learning_rate : float, default 0.05
     leaves : int, default 15
@@ -106,7 +106,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         backend: str = "lightgbm",
         rounds: int = 200,
         early_stopping: int | None = 20,
-        errors: str = "held_out",
+        errors: str = "out_of_bag",
         learning_rate: float = 0.05,
         leaves: int = 15,
         min_leaf: int = 20,

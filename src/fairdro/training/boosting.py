@@ -39,8 +39,6 @@ __all__ = [
 ]
 
 STRATEGIES = ["head", "weights"]
-HELD = 4  # one of so many rows is held out of the trees' training for the method to answer to
-
 DAMPING = 0.1
 FLOOR = 1e-6
 
@@ -280,16 +278,16 @@ class _Plain:
 class _Bagged:
     """A booster whose rounds see half of the rows each, judged by what the other half gets from them."""
 
-    def __init__(self, growing: Growing, seed: int) -> None:
-        self.growing, self.generator = growing, generator(seed, "bags")
-        self.outside = np.zeros_like(growing.scores())
+    def __init__(self, growing: Growing) -> None:
+        self.growing, self.outside = growing, np.zeros_like(growing.scores())
 
     def step(self, target: Tensor, weight: Tensor) -> np.ndarray:
-        """Grow a round; return the scores of all rows by the rounds that left them out, times two."""
-        inside = torch.rand(len(weight), generator=self.generator) < 0.5
+        """Grow a round on rows with a weight; return the scores of all rows by the rounds that left them out, times two."""
         before = self.growing.scores().copy()
-        self.growing.step(*_gradients(before, target, weight * inside))
-        self.outside += 2 * (self.growing.scores() - before) * ~inside[:, None].numpy()
+        self.growing.step(*_gradients(before, target, weight))
+        np.subtract(self.growing.scores(), before, out=before)
+        before *= 2 * (weight == 0)[:, None].numpy()
+        self.outside += before
         return self.outside
 
 
@@ -342,12 +340,15 @@ def boost_weights(
     weights, accuracy, risk = [], [], []
     for training_round in range(method.rounds):
         fresh = [table.grow(_width(cells.n_classes)) for _ in range(method.points)]
-        growing = [_Bagged(one, settings.seed) if bagged else _Plain(one, held=len(held) > 0) for one in fresh]
+        growing = [_Bagged(one) if bagged else _Plain(one, held=len(held) > 0) for one in fresh]
+        bags = generator(settings.seed, "bags")
         for step in range(settings.rounds):
             weights.append(method.weights(state))
             per_row = trained.spread((weights[-1][0] * scale).float())
             if plain is not None:
                 per_row *= plain
+            if bagged:
+                per_row *= torch.rand(len(own), generator=bags) < 0.5
             scores = [one.step(target, weight) for one, weight in zip(growing, per_row, strict=True)]
             wrong = np.stack([_codes(one) for one in scores]) != truth
             errors = judged.means(torch.from_numpy(wrong).float()).double()[None]
@@ -431,10 +432,10 @@ def train_boosted(
     check_weighs_cells(method, cells)
     start = time.perf_counter()
     settings, rows = TreeSettings() if settings is None else settings, X.double().numpy()
-    order = torch.randperm(len(cells), generator=generator(settings.seed, "folds")).numpy()
     if strategy == "weights":
-        fitted = boost_weights(rows, cells, method, settings, held=order[::HELD], keep_best=True, on_step=on_step)
+        fitted = boost_weights(rows, cells, method, settings, bagged=True, keep_best=True, on_step=on_step)
         return BoostedBank(fitted, None, time.perf_counter() - start)
+    order = torch.randperm(len(cells), generator=generator(settings.seed, "folds")).numpy()
     parts = [(np.delete(order, np.s_[fold::folds]), order[fold::folds]) for fold in range(folds)]
     outside, _ = out_of_fold(rows, cells, parts, settings, on_step=on_step)
     head = fit_head(outside, cells, method)
