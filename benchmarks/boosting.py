@@ -475,10 +475,10 @@ more than two classes."""
 INTRODUCTION = """
 # Boosted trees, measured
 
-Written by `make bench-boosting`: {splits} random splits, all in one run; accuracy is the mean over the cells of class and
-group, as everywhere here. All methods are given the same training rows, and nothing is chosen on test rows. `head`, `linear`
-and `oxonfair (out of fold)` use all training rows for both training and choice, by five folds; the others train on three
-quarters of them and choose on the rest. All trees have 200 rounds and 15 leaves; `head` may stop earlier.
+Written by `make bench-boosting`: {splits} random splits, every table in one run; accuracy is the mean over cells of class
+and group, as everywhere here. All methods are given the same training rows, and nothing is chosen on test rows. `head`,
+`linear` and `oxonfair (out of fold)` use all training rows for both training and choice, by five folds; the others train on
+three quarters of them and choose on the rest. All trees have 200 rounds and 15 leaves; `head` may stop earlier.
 
 Every method chooses the smallest DCA among its points with at least some accuracy, over a ladder of accuracies. Tables show
 the DCA of these choices on the test part, read off the mean of the splits at some accuracies, with 95 % intervals by the
