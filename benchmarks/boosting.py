@@ -93,14 +93,14 @@ def judged(y: np.ndarray, predicted: np.ndarray, a: np.ndarray) -> tuple[float, 
 
 
 def head(split: Split) -> list[Point]:
-    """Boosted FairDRO as it comes: every radius judged on rows that neither its trees nor its head have seen."""
+    """Boosted FairDRO as it comes: every radius judged by folds, whose rows also say when trees stop growing."""
     model = FairDROBoostingClassifier().fit(split.X, split.y, sensitive_features=split.a)
     rows = model.frontier_[["rho", "accuracy", "dca"]].to_numpy()
     return [Point(100 * accuracy, 100 * gap, model.at(rho).predict) for rho, accuracy, gap in rows]
 
 
 def weights(split: Split, *, bagged: bool = False) -> list[Point]:
-    """FairDRO's weights inside boosting, answering to a quarter of the training rows, judged on the held-out ones."""
+    """FairDRO's weights inside boosting, answering to a quarter of its rows, or out of bag; judged on the held-out ones."""
     rule = FairDRO(rho=(0.0, *np.geomspace(0.1, 100, 11)), softness=0.02)
     X, own = split.X[~split.held].astype(float), Groups(split.a[~split.held], ["0", "1"])
     cells = Cells.from_labels(split.y[~split.held], own, n_classes=2)

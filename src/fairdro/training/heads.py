@@ -93,10 +93,8 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: 
     share = torch.from_numpy(np.average(probabilities, axis=0, weights=cells.sample_weight)).where(cells.counts > 0, 0)
     relative = _relative(probabilities, share)
     state = method.begin(task)
-    scores, wrong = (
-        relative.new_empty(cells.n_classes, method.points, len(cells)),
-        relative.new_empty(method.points, len(cells)),
-    )
+    scores = relative.new_empty(cells.n_classes, method.points, len(cells))
+    wrong = relative.new_empty(method.points, len(cells))
     weights, accuracy = [], []
     for training_round in range(method.rounds):
         for step in range(steps):
