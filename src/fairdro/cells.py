@@ -389,7 +389,7 @@ class Cells:
 
     def means(self, values: Tensor) -> Tensor:
         """Mean of ``values`` (..., N) in each cell; NaN marks an empty cell."""
-        return self.totals(values).means
+        return self._by_cell(self._sums(values)) / self.counts.to(values.dtype)
 
     def spread(self, per_cell: Tensor) -> Tensor:
         """Look up cell values ``(..., Y, A)`` for every sample ``(..., N)``, whatever its weight.
@@ -405,7 +405,7 @@ class Cells:
         """The cell of each sample, by number; of hard groups."""
         return self.y * self.n_groups + self.groups
 
-    @property
+    @cached_property
     def _sparse(self) -> bool:
         """Whether the indicator would be large and nearly empty."""
         return not self.soft and self.y.dim() == 1 and self.n_classes * self.n_groups > DENSE_CELLS

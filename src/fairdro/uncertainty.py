@@ -18,6 +18,7 @@ from fairdro.errors import InputError
 __all__ = ["ChiSquareBall", "Simplex", "UncertaintySet"]
 
 LARGEST = 1e6  # larger losses, infinite ones among them, count as this
+SMALLEST = 1e-30  # divides zeros
 
 
 class UncertaintySet(Protocol):
@@ -79,11 +80,12 @@ class ChiSquareBall:
 
     def _signed(self, losses: Tensor, rho: Tensor) -> Tensor:
         present, size = _present(losses)
-        filled = losses.where(present, 0)
-        deviation = (filled - filled.sum(-1, keepdim=True) / size).where(present, 0)
+        filled, share = losses.nan_to_num(0), size.reciprocal()
+        deviation = (filled - filled.sum(-1, keepdim=True) * share) * present
         norm = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True)
-        direction = deviation / (norm + self.softness).where(norm > _tolerance(filled), torch.inf)
-        return ((1 / size) + (rho / size).sqrt() * direction).where(present, 0)
+        apart = norm > _tolerance(filled)
+        direction = deviation * apart / (norm + self.softness).clamp(min=SMALLEST)
+        return torch.addcmul(share, (rho * share).sqrt(), direction) * present
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,13 @@ class Simplex:
 def _present(losses: Tensor) -> tuple[Tensor, Tensor]:
     """Non-empty cells, and how many there are along the last axis (at least 1, so that it can divide)."""
     present = ~losses.isnan()
-    return present, present.sum(-1, keepdim=True).clamp(min=1).to(losses.dtype)
+    return present, present.sum(-1, keepdim=True, dtype=losses.dtype).clamp(min=1)
 
 
 def _tolerance(losses: Tensor) -> Tensor:
     """Below this norm, deviations from the mean are rounding errors of equal losses."""
     relative = 1e-12 if losses.dtype == torch.float64 else 1e-6
-    return relative * losses.abs().amax(-1, keepdim=True).clamp(min=1)
+    return torch.linalg.vector_norm(losses, torch.inf, dim=-1, keepdim=True).clamp(min=1) * relative
 
 
 def _non_negative(losses: Tensor, rho: Tensor) -> Tensor:

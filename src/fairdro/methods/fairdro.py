@@ -96,7 +96,7 @@ class FairDRO(Method):
             best = response.best_response(losses)
         else:
             best = response.best_response(losses.flatten(-2)).view_as(losses)
-        return {"q": state["q"] + SMOOTHING[self.smoothing](progress) * (best - state["q"])}
+        return {"q": state["q"].lerp(best.to(state["q"].dtype), SMOOTHING[self.smoothing](progress))}
 
     @cached_property
     def _uncertainty_set(self) -> UncertaintySet:

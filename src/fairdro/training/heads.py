@@ -122,6 +122,4 @@ def check_weighs_cells(method: Method, cells: Cells) -> None:
 
 def damped(old: State, new: State, damping: float) -> State:
     """Return a state on the way from one to another."""
-    return {
-        key: old[key] + damping * (value - old[key]) if value.is_floating_point() else value for key, value in new.items()
-    }
+    return {key: old[key].lerp(value, damping) if value.is_floating_point() else value for key, value in new.items()}

@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fairdro.training.trained import most_likely
+
 __all__ = ["INNER_LOSSES", "BinaryLoss", "InnerLoss", "MulticlassLoss"]
 
 INNER_LOSSES = ["cross_entropy", "smoothed_error"]
@@ -83,7 +85,7 @@ class MulticlassLoss:
 
     def wrong(self, logits: Tensor, y: int) -> Tensor:
         """Return the 0-1 error."""
-        return (self._per_model(logits).argmax(-1) != y).to(logits.dtype)
+        return (most_likely(self._per_model(logits)) != y).to(logits.dtype)
 
     def cross_entropy(self, logits: Tensor, y: int) -> Tensor:
         """Return the cross-entropy."""

@@ -137,7 +137,7 @@ def most_likely(logits: Tensor) -> Tensor:
     """Class codes ``(...)`` of the largest logits ``(..., Y)``; of equals the first."""
     if logits.shape[-1] == 2:  # the same in a tenth of the time
         return (logits[..., 1] > logits[..., 0]).long()
-    return logits.argmax(-1)
+    return logits.max(-1).indices  # argmax is ten times slower where classes are kept one after another
 
 
 def mistaken(logits: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
@@ -145,7 +145,7 @@ def mistaken(logits: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
     out = logits.new_empty(logits.shape[:-1]) if out is None else out
     if logits.shape[-1] == 2:
         return torch.ne(torch.gt(logits[..., 1], logits[..., 0], out=out), y.to(out.dtype), out=out)
-    return torch.ne(logits.argmax(-1), y, out=out)
+    return torch.ne(most_likely(logits), y, out=out)
 
 
 def as_features(X: Any, dtype: torch.dtype = torch.float32) -> Tensor:
