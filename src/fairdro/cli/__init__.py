@@ -1,0 +1,90 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib import metadata
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from fairdro.cli import bench, networks, tables
+from fairdro.cli.terminal import console, say, tell
+from fairdro.data import DATASETS
+from fairdro.errors import InputError
+from fairdro.methods import METHODS
+from fairdro.models import MODELS
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Group-fair training by classwise robust optimisation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(help="Look after datasets of images and texts.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_app, name="data")
+for command in (bench.bench, bench.report, networks.train, tables.fit, tables.predict, tables.audit):
+    app.command()(command)
+data_app.command()(networks.check)
+
+
+class Kind(StrEnum):
+    """What ``fairdro list`` can list."""
+
+    methods = "methods"
+    datasets = "datasets"
+    models = "models"
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    *, version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False
+) -> None:
+    """Group-fair training by classwise robust optimisation."""
+    if version:
+        console.print(f"fairdro {metadata.version('fairdro')}", highlight=False)
+        raise typer.Exit
+
+
+@app.command(name="list")
+def list_(kind: Annotated[Kind, typer.Argument(help="What to list.", show_default=False)]) -> None:
+    """List methods, datasets or models with a line on each."""
+    from fairdro.boosting import FairDROBoostingClassifier  # noqa: PLC0415 - a while to load
+    from fairdro.deep import IMAGES, RESNET, TEXTS  # noqa: PLC0415
+    from fairdro.models.pretrained import PretrainedClassifier  # noqa: PLC0415
+    from fairdro.models.resnet import ResNet18  # noqa: PLC0415
+
+    registries: dict[Kind, Mapping[str, object]] = {
+        Kind.methods: METHODS,
+        Kind.datasets: {**DATASETS, **IMAGES, **TEXTS},
+        Kind.models: {
+            **MODELS,
+            "boosting": FairDROBoostingClassifier,
+            RESNET: ResNet18,
+            "NAME or FOLDER": PretrainedClassifier,
+        },
+    }
+    for name, item in registries[kind].items():
+        summary = (item.__doc__ or "").strip().splitlines()[0]
+        tell(f"{name:22} {summary}")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows few letters
+    try:
+        app()
+    except InputError as error:
+        say(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        say("stopped.")
+        sys.exit(130)
