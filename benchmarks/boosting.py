@@ -283,7 +283,7 @@ def compare(dataset: str, splits: int, rivals: list[str]) -> str:
     for name in methods:
         cells = [interval(lambda some, level=level: at_level(some, level), ladders[name]) for level in levels]
         rows.append([name, *cells, f"{np.median(seconds[name]):.1f}"])
-    for name in rivals:
+    for name in ["FairDRO, linear", *rivals]:
         pairs = list(zip(ladders["FairDRO, head"], ladders[name], strict=True))
         rows.append(
             [f"head less {name}", *(interval(lambda some, level=level: less(some, level), pairs) for level in levels), ""]

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
+from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -150,7 +151,7 @@ def test_rows_out_of_bag_are_judged_by_the_rounds_that_left_them_out():
     booster = trained.trees[0].booster
     outside = np.zeros(600)
     for step in range(5):
-        inside = np.unpackbits(draw.integers(256, size=75, dtype=np.uint8)).astype(bool)
+        inside = np.unpackbits(np.frombuffer(draw.bytes(75), dtype=np.uint8)).astype(bool)
         before, after = (
             booster.predict(X, raw_score=True, num_iteration=k) if k else np.zeros(600) for k in (step, step + 1)
         )
@@ -296,6 +297,18 @@ def people():
     y = np.where(number + 0.7 * rng.normal(size=n) > 0.8, "yes", "no")
     number[rng.random(n) < 0.1] = np.nan
     return pd.DataFrame({"kind": pd.Categorical(kind), "number": number}), y, group
+
+
+def test_probabilities_differ_also_where_weights_are_negative(people):
+    """Plain shares of the scores would be 0 or 1 wherever one of them is negative."""
+    X, y, group = people
+    model = FairDROBoostingClassifier(30.0, **FEW).fit(X, y, sensitive_features=group)
+    assert model.weights_.min() < 0
+    margin, probability = model.decision_function(X), model.predict_proba(X)[:, 1]
+    assert 0 < probability.min() < probability.max() < 1
+    assert ((probability > 0.5) == (margin > 0)).all()
+    assert len(np.unique(probability)) == len(np.unique(margin))
+    assert spearmanr(probability, margin).statistic > 0.9
 
 
 @pytest.mark.parametrize(

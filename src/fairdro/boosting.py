@@ -257,32 +257,39 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return what speaks for the classes ``(N, Y)``; of two classes, for the second over the first ``(N,)``."""
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(self, _coded(X, self.categories_), **self._TABLE, reset=False)
-        trees = self._grown()
-        if self.strategy == "head":
-            pair = JointTrees(trees[0], trees[1] if len(trees) > 1 else None, (self.n_rounds_, self.n_rounds_))
-            share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)[None]
-            return read_joint(pair.probabilities(X), share, weights)[0].double().numpy()
-        scores = trees[0].scores(X)
-        return np.column_stack([np.zeros(len(X)), scores]) if scores.shape[1] == 1 else scores
+        scores = self._read(X)[0] if self.strategy == "head" else self._raw(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the classes ``(N, Y)``, by which the largest is predicted.
 
-        With ``head`` they are those of a population in which classes and groups occur as they are weighted; where a weight
-        is negative, shifted so that none of them is.
+        With ``head`` they are those of a population in which classes and groups occur as they are weighted. Where a weight
+        is negative there is none, and all classes are given the most that speaks against one of them.
         """
-        scores = self._scores(X)
+        check_is_fitted(self)
         if self.strategy == "weights":
-            return torch.from_numpy(scores).softmax(-1).numpy()
-        scores = scores - np.minimum(scores.min(axis=1, keepdims=True), 0)
+            return torch.from_numpy(self._raw(X)).softmax(-1).numpy()
+        scores, bulk = self._read(X)
+        scores = scores + (bulk - scores).max(axis=1, keepdims=True)
         total = scores.sum(axis=1, keepdims=True)
         return np.where(total > 0, scores / np.where(total > 0, total, 1), 1 / scores.shape[1])
+
+    def _raw(self, X: Any) -> np.ndarray:
+        """Return the scores of boosted weights ``(N, Y)``."""
+        scores = self._grown()[0].scores(self._coded_rows(X))
+        return np.column_stack([np.zeros(len(scores)), scores]) if scores.shape[1] == 1 else scores
+
+    def _read(self, X: Any) -> np.ndarray:
+        """Return the probabilities of cells, read by the weights and by their absolute values ``(2, N, Y)``."""
+        classes, *groups = self._grown()
+        pair = JointTrees(classes, groups[0] if groups else None, (self.n_rounds_, self.n_rounds_))
+        share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)
+        both = torch.stack([weights, weights.abs()])
+        return read_joint(pair.probabilities(self._coded_rows(X)), share, both).double().numpy()
+
+    def _coded_rows(self, X: Any) -> np.ndarray:
+        return validate_data(self, _coded(X, self.categories_), **self._TABLE, reset=False)
 
     def _fits_together(self) -> bool:
         return len(self.feature_importances_) == self.n_features_in_ and len(self._grown()) == len(self.trees_)

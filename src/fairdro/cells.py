@@ -403,7 +403,7 @@ class Cells:
     @cached_property
     def _codes(self) -> Tensor:
         """The cell of each sample, by number; of hard groups."""
-        return self.y * self.n_groups + self.groups
+        return (self.y * self.n_groups + self.groups).int()
 
     @cached_property
     def _sparse(self) -> bool:

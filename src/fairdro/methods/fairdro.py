@@ -70,7 +70,7 @@ class FairDRO(Method):
         super().__post_init__()
         if self.softness and self.uncertainty != "chi_square":
             raise InputError(f"softness is defined for uncertainty='chi_square' only, not for {self.uncertainty!r}.")
-        self._uncertainty_set  # noqa: B018 - what is wrong with it is said now
+        _ = self._uncertainty_set  # what is wrong with it is said now
 
     @property
     def needs_loss(self) -> bool:

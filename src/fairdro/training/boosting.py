@@ -24,7 +24,7 @@ from fairdro.methods import CellMeans, Method, State, Task
 from fairdro.models.trees import Growing, Table, Trees, TreeSettings, tabulate
 from fairdro.seeding import generator, number
 from fairdro.training.heads import BoostedHead, check_weighs_cells, damped, fit_head
-from fairdro.training.trained import History
+from fairdro.training.trained import History, most_likely
 
 __all__ = [
     "STRATEGIES",
@@ -64,14 +64,13 @@ class _CrossEntropy:
         self.target = (target if target.shape[1] > 2 else target[:, 1:]).T.contiguous()
         self.p, self.slope, self.curvature = (torch.empty_like(self.target) for _ in range(3))
 
-    def gradients(self, scores: np.ndarray, weight: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return slope and curvature at scores ``(N, K)``, or ``(N, 1)`` for two classes, for weights ``(N,)``."""
-        width = scores.shape[1]
-        self.p.copy_(torch.from_numpy(scores).T)
+    def gradients(self, scores: Tensor, weight: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return slope and curvature ``(N, K)`` at scores ``(K, N)``, of which two classes have one, by weights ``(N,)``."""
+        width = len(scores)
         if width == 1:
-            self.p.sigmoid_()
+            torch.sigmoid(scores, out=self.p)
         else:
-            torch.softmax(self.p, 0, out=self.p)
+            torch.softmax(scores, 0, out=self.p)
         torch.sub(self.p, self.target, out=self.slope)
         torch.addcmul(self.p, self.p, self.p, value=-1, out=self.curvature).clamp_(min=FLOOR)
         if width > 1:
@@ -80,6 +79,18 @@ class _CrossEntropy:
             self.slope *= weight
             self.curvature *= weight.abs()
         return self.slope.T.numpy(), self.curvature.T.numpy()
+
+
+class _Scores:
+    """The scores of training rows, copied class by class in single precision ``(K, N)``."""
+
+    def __init__(self, growing: Growing) -> None:
+        self.growing = growing
+        self.values = torch.from_numpy(growing.scores()).T.float().contiguous()
+
+    def read(self) -> Tensor:
+        """Copy them as they are now."""
+        return self.values.copy_(torch.from_numpy(self.growing.scores()).T)
 
 
 def _surprise(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> float:
@@ -94,7 +105,7 @@ def _surprise(scores: np.ndarray, target: Tensor, weight: Tensor | None) -> floa
 
 def _codes(scores: np.ndarray) -> np.ndarray:
     """Return the likeliest class of every row ``(N,)``."""
-    return scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(1)
+    return scores[:, 0] > 0 if scores.shape[1] == 1 else most_likely(torch.from_numpy(scores)).numpy()
 
 
 def _width(n: int) -> int:
@@ -189,10 +200,11 @@ def _boost(
     """Grow trees that predict shares ``(N, K)``; return them and the number of rounds."""
     target, weight = target_of(cells), _weight(cells)
     growing, objective = table.grow(_width(target.shape[1])), _CrossEntropy(target)
+    scores = _Scores(growing)
     outside = None if watched is None else (target_of(watched.cells), _weight(watched.cells))
     best, least = rounds, np.inf
     for step in range(rounds):
-        growing.step(*objective.gradients(growing.scores(), weight))
+        growing.step(*objective.gradients(scores.read(), weight))
         if watched is not None and outside is not None:
             loss = _surprise(growing.held_scores(), *outside)
             if loss < least:
@@ -275,11 +287,12 @@ class _Plain:
     """A booster that is judged by held-out rows, or by those it is trained on."""
 
     def __init__(self, growing: Growing, *, held: bool) -> None:
-        self.growing, self.judged = growing, growing.held_scores if held else growing.scores
+        self.growing, self.scores = growing, _Scores(growing)
+        self.judged = growing.held_scores if held else growing.scores
 
     def step(self, objective: _CrossEntropy, weight: Tensor, _: Tensor) -> np.ndarray:
-        """Grow a round; return the scores of the rows that judge it."""
-        self.growing.step(*objective.gradients(self.growing.scores(), weight))
+        """Grow a round; return the scores ``(N, K)`` of the rows that judge it."""
+        self.growing.step(*objective.gradients(self.scores.read(), weight))
         return self.judged()
 
 
@@ -287,15 +300,22 @@ class _Bagged:
     """A booster whose rounds see half of the rows each, judged by what the other half gets from them."""
 
     def __init__(self, growing: Growing) -> None:
-        self.growing, self.outside = growing, torch.zeros_like(torch.from_numpy(growing.scores()))
+        self.growing, self.scores = growing, _Scores(growing)
+        self.outside = torch.zeros_like(self.scores.values)
 
     def step(self, objective: _CrossEntropy, weight: Tensor, left_out: Tensor) -> np.ndarray:
-        """Grow a round on rows with a weight; return the scores of all rows by the rounds that left them out, times two."""
-        before = self.growing.scores()
-        self.outside.addcmul_(torch.from_numpy(before), left_out, value=-2)
+        """Grow a round; return the scores ``(N, K)`` of all rows by the rounds that left them out, times two."""
+        before = self.scores.values
+        self.outside.addcmul_(before, left_out, value=-2)
         self.growing.step(*objective.gradients(before, weight))
-        self.outside.addcmul_(torch.from_numpy(self.growing.scores()), left_out, value=2)
-        return self.outside.numpy()
+        self.outside.addcmul_(self.scores.read(), left_out, value=2)
+        return self.outside.T.numpy()
+
+
+def _draw_half(n: int, rng: np.random.Generator) -> Tensor:
+    """Draw ones for about half of the rows, zeros for the others ``(N,)``."""
+    drawn = np.frombuffer(rng.bytes((n + 7) // 8), dtype=np.uint8)
+    return torch.from_numpy(np.unpackbits(drawn, count=n)).float()
 
 
 def boost_weights(
@@ -344,7 +364,7 @@ def boost_weights(
     unseen = (judged.counts == 0) & (trained.counts > 0) if len(held) and bool((judged.counts == 0).any()) else None
     scale = len(own) / (cells.n_classes * trained.counts.clamp(min=1e-12))
     state = method.begin(Task(trained.counts, (1, method.points)))
-    wrong, left_out = torch.empty(method.points, len(judged)), torch.empty(len(own), dtype=torch.float64)
+    wrong, left_out = torch.empty(method.points, len(judged)), torch.zeros(len(own))
     states: list[State] = []
     errors: list[Tensor] = []
     for training_round in range(method.rounds):
@@ -358,11 +378,11 @@ def boost_weights(
                 if plain is not None:
                     per_row *= plain
                 if bagged:
-                    bag = np.unpackbits(bags.integers(256, size=(len(own) + 7) // 8, dtype=np.uint8), count=len(own))
-                    per_row *= torch.from_numpy(bag)
-                    left_out.copy_(torch.from_numpy(1 - bag))
+                    bag = _draw_half(len(own), bags)
+                    per_row *= bag
+                    torch.sub(1, bag, out=left_out)
                 for one, weight, row in zip(growing, per_row, wrong.numpy(), strict=True):
-                    np.not_equal(_codes(one.step(objective, weight, left_out[:, None])), truth, out=row)
+                    np.not_equal(_codes(one.step(objective, weight, left_out)), truth, out=row)
                 error = judged.means(wrong).double()[None]
                 errors.append(error if unseen is None else _completed(error, unseen))
                 means = CellMeans(errors[-1])
