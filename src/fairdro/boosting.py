@@ -265,7 +265,7 @@ class FairDROBoostingClassifier(FairDROClassifierCV):
         """Return the probabilities of the classes ``(N, Y)``, by which the largest is predicted.
 
         With ``head`` they are those of a population in which classes and groups occur as they are weighted. Where a weight
-        is negative there is none, and all classes are given the most that speaks against one of them.
+        is negative there is none, and all classes are given twice the most that speaks against one of them.
         """
         check_is_fitted(self)
         if self.strategy == "weights":

@@ -80,12 +80,12 @@ class ChiSquareBall:
 
     def _signed(self, losses: Tensor, rho: Tensor) -> Tensor:
         present, size = _present(losses)
-        filled, share = losses.nan_to_num(0), size.reciprocal()
-        deviation = (filled - filled.sum(-1, keepdim=True) * share) * present
+        filled = losses.nan_to_num(0)
+        deviation = (filled - filled.sum(-1, keepdim=True) / size) * present
         norm = torch.linalg.vector_norm(deviation, dim=-1, keepdim=True)
         apart = norm > _tolerance(filled)
         direction = deviation * apart / (norm + self.softness).clamp(min=SMALLEST)
-        return torch.addcmul(share, (rho * share).sqrt(), direction) * present
+        return torch.addcmul(size.reciprocal(), (rho / size).sqrt(), direction) * present
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _present(losses: Tensor) -> tuple[Tensor, Tensor]:
 
 def _tolerance(losses: Tensor) -> Tensor:
     """Below this norm, deviations from the mean are rounding errors of equal losses."""
-    relative = 1e-12 if losses.dtype == torch.float64 else 1e-6
+    relative = (1e-12 if losses.dtype == torch.float64 else 1e-6) * losses.shape[-1] ** 0.5
     return torch.linalg.vector_norm(losses, torch.inf, dim=-1, keepdim=True).clamp(min=1) * relative
 
 

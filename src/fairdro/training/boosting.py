@@ -41,6 +41,7 @@ __all__ = [
 STRATEGIES = ["head", "weights"]
 DAMPING = 0.1
 FLOOR = 1e-6
+ROUNDS_AT_ONCE = 10
 
 OnStep = Callable[[int, int], object]
 
@@ -72,7 +73,7 @@ class _CrossEntropy:
         else:
             torch.softmax(scores, 0, out=self.p)
         torch.sub(self.p, self.target, out=self.slope)
-        torch.addcmul(self.p, self.p, self.p, value=-1, out=self.curvature).clamp_(min=FLOOR)
+        torch.sub(1, self.p, out=self.curvature).mul_(self.p).clamp_(min=FLOOR)
         if width > 1:
             self.curvature *= width / (width - 1)
         if weight is not None:
@@ -391,16 +392,24 @@ def boost_weights(
                 on_step(training_round * settings.rounds + step + 1, method.rounds * settings.rounds)
         if training_round + 1 < method.rounds:
             state = method.next_round(state, means)
-    bank = {key: torch.cat([one[key] for one in states]) for key in state}
-    error, last = torch.cat(errors), slice(-settings.rounds, None)
     best = torch.full((method.points,), settings.rounds)
     if keep_best:
-        answer = method.weights(method.update(bank, CellMeans(error), 0.0))
-        best = (answer * error).nansum((-1, -2))[last].argmin(0) + 1
-    weights = method.weights(bank)
-    kept = weights[last][best - 1, torch.arange(method.points)][None]
+        best = _robust_errors(method, states[-settings.rounds :], errors[-settings.rounds :]).argmin(0) + 1
+    weights, error = torch.cat([method.weights(one) for one in states]), torch.cat(errors)
+    kept = weights[-settings.rounds :][best - 1, torch.arange(method.points)][None]
     trees = [one.finish(rounds) for one, rounds in zip(fresh, best.tolist(), strict=True)]
     return BoostedWeights(method, trees, best.tolist(), kept, History(weights[:, None], 1 - error[:, None]))
+
+
+def _robust_errors(method: Method, states: list[State], errors: list[Tensor]) -> Tensor:
+    """Weigh the errors of every round by the method's full answer to them ``(T, P)``, a few rounds at once."""
+    found = []
+    for first in range(0, len(states), ROUNDS_AT_ONCE):
+        some = slice(first, first + ROUNDS_AT_ONCE)
+        state, error = {key: torch.cat([one[key] for one in states[some]]) for key in states[0]}, torch.cat(errors[some])
+        answer = method.weights(method.update(state, CellMeans(error), 0.0))
+        found.append((answer * error).nansum((-1, -2)))
+    return torch.cat(found)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ EPSILON = 1e-5  # gradients below are rounding errors, which Adam would otherwis
 # Kernels round the last few numbers of an array, and narrow products, in another way than the rest. Blocks and models are
 # therefore padded with zeros to these multiples: then no result depends on how many models are trained side by side.
 ROW_MULTIPLE, FEATURE_MULTIPLE, MODEL_MULTIPLE = 4, 4, 8
+SOFTMAX_MULTIPLE = 16  # models with several classes: the numbers that a kernel takes at once, on any machine
 MIN_COLUMNS = 16
 
 
@@ -209,7 +210,8 @@ class _Solver:
         self.counts, self.sharded = counts, sharded
         self.method = method
         self.loss: InnerLoss = BinaryLoss(inner) if cells.n_classes == 2 else MulticlassLoss(inner, cells.n_classes)
-        padded = _padded(max(method.points, MIN_COLUMNS // self.loss.outputs), MODEL_MULTIPLE)
+        multiple = MODEL_MULTIPLE if self.loss.outputs == 1 else SOFTMAX_MULTIPLE
+        padded = _padded(max(method.points, MIN_COLUMNS // self.loss.outputs), multiple)
         self.models = 1 if alone and method.points == 1 else padded
         self.features = X.shape[1]
         self.W = X.new_zeros(_padded(self.features + 1, FEATURE_MULTIPLE), self.models * self.loss.outputs)
@@ -305,23 +307,23 @@ class _Solver:
         per_row = weights[0] / (self.counts * self.counts.shape[0]).where(self.counts > 0, 1)
         scale = self.W.new_zeros(self.counts.numel(), self.models)
         scale[:, : self.method.points] = per_row.flatten(1).T
-        by_column = scale.repeat_interleave(self.loss.outputs, dim=1)
+        by_column = scale.repeat(1, self.loss.outputs)
         return (gradients * by_column[:, None, :]).sum(0)
 
     def bank(self) -> LinearBank:
         """Return the models as a bank of linear models with a logit per class."""
         points = self.method.points
-        W = self.loss.class_logits(self._per_model(self.W)).transpose(0, 1)[:points]
+        W = self.loss.class_logits(self._by_output(self.W)).permute(2, 0, 1)[:points]
         bank = LinearBank(self.features, W.shape[2], points=points).to(W.dtype)
         bank.load_state_dict({"weight": W[None, :, : self.features], "bias": W[None, :, self.features]})
         return bank
 
-    def _per_model(self, columns: Tensor) -> Tensor:
-        return columns.unflatten(-1, (self.models, self.loss.outputs))
+    def _by_output(self, columns: Tensor) -> Tensor:
+        return columns.unflatten(-1, (self.loss.outputs, self.models))
 
     def diverged(self) -> Tensor:
         """Models that overflowed or whose loss ran away."""
         means, _, _ = self.sweep(1.0, with_loss=True)
         assert means.loss is not None  # noqa: S101 - asked for above
-        overflowed = self._per_model(self.overflowed).any(-1)[: self.method.points]
+        overflowed = self._by_output(self.overflowed).any(0)[: self.method.points]
         return ran_away(means.loss, self.counts) | overflowed

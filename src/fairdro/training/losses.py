@@ -7,8 +7,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fairdro.training.trained import most_likely
-
 __all__ = ["INNER_LOSSES", "BinaryLoss", "InnerLoss", "MulticlassLoss"]
 
 INNER_LOSSES = ["cross_entropy", "smoothed_error"]
@@ -24,7 +22,7 @@ def temperature(inner: str, progress: float) -> float | None:
 
 
 class InnerLoss(Protocol):
-    """A loss of logits ``(n, models * outputs)`` of rows of class y; values are ``(n, models)``."""
+    """A loss of logits ``(n, outputs * models)`` of rows of class y; values are ``(n, models)``."""
 
     outputs: int
 
@@ -41,7 +39,7 @@ class InnerLoss(Protocol):
         ...
 
     def class_logits(self, W: Tensor) -> Tensor:
-        """Turn parameters ``(..., outputs)`` into those of a logit per class ``(..., Y)``."""
+        """Turn parameters ``(..., outputs, models)`` into those of a logit per class ``(..., Y, models)``."""
         ...
 
 
@@ -73,11 +71,11 @@ class BinaryLoss:
 
     def class_logits(self, W: Tensor) -> Tensor:
         """Give each class half of the difference."""
-        return torch.cat([-W / 2, W / 2], dim=-1)
+        return torch.cat([-W / 2, W / 2], dim=-2)
 
 
 class MulticlassLoss:
-    """A logit per class."""
+    """A logit per class, those of all models side by side."""
 
     def __init__(self, inner: str, n_classes: int) -> None:
         self.inner = inner
@@ -85,32 +83,35 @@ class MulticlassLoss:
 
     def wrong(self, logits: Tensor, y: int) -> Tensor:
         """Return the 0-1 error."""
-        return (most_likely(self._per_model(logits)) != y).to(logits.dtype)
+        of_class = self._by_class(logits)
+        own = of_class[:, y : y + 1]
+        lost = torch.cat([of_class[:, :y] >= own, of_class[:, y + 1 :] > own], dim=1)
+        return lost.any(1).to(logits.dtype)
 
     def cross_entropy(self, logits: Tensor, y: int) -> Tensor:
         """Return the cross-entropy."""
-        return -self._per_model(logits).log_softmax(-1)[..., y]
+        return -self._by_class(logits).log_softmax(1)[:, y]
 
     def signal_and_slope(self, logits: Tensor, y: int, wrong: Tensor, progress: float) -> tuple[Tensor, Tensor]:
         """Return the signal and the slope; the smoothed error's margin is that to the strongest other class."""
-        per_model = self._per_model(logits)
+        of_class = self._by_class(logits)
         heat = temperature(self.inner, progress)
         if heat is None:
-            slope = per_model.softmax(-1)
-            slope[..., y] -= 1
+            slope = of_class.softmax(1)
+            slope[:, y] -= 1
             return wrong, slope.flatten(1)
-        others = per_model.clone()
-        others[..., y] = -torch.inf
-        rival_logit, rival = others.max(-1, keepdim=True)
-        error = ((rival_logit[..., 0] - per_model[..., y]) / heat).sigmoid()
+        others = of_class.clone()
+        others[:, y] = -torch.inf
+        rival_logit, rival = others.max(1, keepdim=True)
+        error = ((rival_logit[:, 0] - of_class[:, y]) / heat).sigmoid()
         steepness = error * (1 - error) / heat
-        slope = torch.zeros_like(per_model).scatter_(-1, rival, steepness[..., None])
-        slope[..., y] = -steepness
+        slope = torch.zeros_like(of_class).scatter_(1, rival, steepness[:, None])
+        slope[:, y] = -steepness
         return error, slope.flatten(1)
 
     def class_logits(self, W: Tensor) -> Tensor:
         """Return the parameters as they are."""
         return W
 
-    def _per_model(self, logits: Tensor) -> Tensor:
-        return logits.unflatten(-1, (-1, self.outputs))
+    def _by_class(self, logits: Tensor) -> Tensor:
+        return logits.unflatten(-1, (self.outputs, -1))
