@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from command import run_here
 from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
@@ -162,6 +164,16 @@ def test_no_point_to_choose_is_no_mistake(out, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("N/A: No point has a DCA of 0.0000 or less") == 2
     assert not (tmp_path / "figures" / "cells.png").exists()
+
+
+def test_a_narrow_terminal_keeps_whole_names(out, tmp_path):
+    shutil.copytree(out / "store", tmp_path / "store")
+    with mock.patch("fairdro.cli.bench.console", Console(width=80)):
+        shown = run_here("report", str(tmp_path)).stdout
+    assert "compas" in shown
+    assert "fullbatch" in shown
+    assert "paper:" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines() if line.startswith(("│", "┃")))
 
 
 def test_figures_that_cannot_be_written_are_one_sentence(out, tmp_path):

@@ -113,6 +113,14 @@ def test_bootstrap_agrees_with_resampling_rows_within_cells():
     assert table.loc["dca", ["low", "high"]].tolist() == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.01)
 
 
+def test_an_interval_holds_the_value_also_where_groups_are_alike():
+    """Ten groups with the same accuracy: every draw has a gap."""
+    counts = np.tile([[30.0, 20.0], [20.0, 30.0]], (10, 1, 1)).transpose(1, 0, 2)
+    row = Confusion(counts, ["0", "1"], [str(a) for a in range(10)]).metrics().loc["dca"]
+    assert row["value"] == row["low"] == 0
+    assert row["high"] > 0.1
+
+
 def test_intervals_cover_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(0)
     truth, covered = 0.8, 0

@@ -160,11 +160,13 @@ class Confusion:
     def metrics(self, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> pd.DataFrame:
         """All metrics with bootstrap intervals: a row per metric, columns ``value``, ``low``, ``high``.
 
-        Rows with weights or shares cannot be drawn one by one; then there are no intervals (NaN).
+        Drawing again adds chance to gaps, so that a small one may lie below nearly all that are drawn; the interval then
+        begins at the gap itself. Rows with weights or shares cannot be drawn one by one; then there are no intervals (NaN).
         """
         draws = self._bootstrap(n_boot, seed)
         rows = {name: [float(f(self.counts)), *np.nanquantile(f(draws), _tails(level))] for name, f in METRICS.items()}
         table = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+        table["low"], table["high"] = table[["value", "low"]].min(axis=1), table[["value", "high"]].max(axis=1)
         return table if self.countable else table.assign(low=np.nan, high=np.nan)
 
     def cells(self, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import joblib
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fairdro.bench import BenchPlan, Store, Study, read_study, run_bench, write_outputs
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["bench", "report"]
 
 SELECT_HELP = "How to choose a point of each method: 'keep=0.95' (the paper's rule), 'max-dca=0.05' or 'knee'."
+WIDE = 120  # columns of a terminal that has room for the whole table
 
 
 def bench(
@@ -209,7 +210,10 @@ def _show(out: Path, rule: Rule) -> None:
         say(f"{store.outdated} stored banks are of another version or of other data, and are left out.")
     with status("Drawing ..."):
         selected, shown = write_outputs(store, out, rule)
-    table = Table(*shown.columns, title=how_chosen(results, rule))
+    if console.width < WIDE:  # the files have all columns
+        shown = shown[[name for name in shown.columns if not name.startswith(("worst", "paper"))]]
+    headers = [Column(name, no_wrap=name in {"dataset", "method", "model", "solver"}) for name in shown.columns]
+    table = Table(*headers, title=how_chosen(results, rule))
     for row in shown.itertuples(index=False):
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
