@@ -200,8 +200,9 @@ def test_benches_in_one_folder_are_kept_apart(tmp_path):
     assert standard.loc["fairdro", "accuracy"] >= 0.95 * standard.loc["scratch", "accuracy"]
     _, table = write_outputs(store, tmp_path)
     assert table[["protocol", "objective"]].drop_duplicates().shape == (3, 2)
+    charts = dict(pictures(store.results(), selected, store.outcomes()))
     for name in ("training", "cells"):
-        spec = next(chart for stem, chart in pictures(store.results(), selected, store.outcomes()) if stem == name).to_dict()
+        spec = charts[name].to_dict()
         lines = pd.concat([pd.DataFrame(rows) for rows in spec["datasets"].values()])
         seen = [c for c in ("bench", "measure", "panel", "method", "class", "group", "share") if c in lines]
         assert not lines.duplicated(seen).any()

@@ -72,7 +72,7 @@ def whole(tmp_path_factory):
     return run_bench(PLAN, out)
 
 
-@pytest.mark.parametrize("options", [[], ["--workers", "2"]])
+@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.slow), ["--workers", "2"]])
 def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path, whole, options):
     process = start(tmp_path, *options, start_new_session=True)
     wait_for_a_bank(tmp_path, process)
@@ -89,7 +89,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path, whole, options):
     pd.testing.assert_frame_equal(stored.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)
 
 
-@pytest.mark.parametrize("options", [[], ["--workers", "2"]])
+@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.slow), ["--workers", "2"]])
 def test_ctrl_c_ends_cleanly(tmp_path, options):
     process = start(tmp_path, *options, start_new_session=True)
     wait_for_a_bank(tmp_path, process)

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import altair as alt
 import numpy as np
 import pandas as pd
 import torch
@@ -34,6 +33,9 @@ from fairdro.metrics import METRICS, REPORTED, Confusion, confusion, confusion_c
 from fairdro.preprocessing import TableEncoder
 from fairdro.saving import read_folder, write_folder
 from fairdro.training import TrainedBank, train_fullbatch, train_minibatch
+
+if TYPE_CHECKING:
+    import altair as alt
 
 __all__ = ["FairClassifier", "FairDROClassifier", "FairDROClassifierCV", "load", "model_card", "save"]
 
@@ -566,6 +568,8 @@ class FairDROClassifierCV(_Classifier):
 
     def plot_frontier(self) -> alt.LayerChart | alt.FacetChart:
         """Draw accuracy against DCA on held-out rows, the chosen radius ringed."""
+        import altair as alt  # noqa: PLC0415 - a while to load
+
         check_is_fitted(self)
         table = self.frontier_.assign(accuracy=100 * self.frontier_["accuracy"], dca=100 * self.frontier_["dca"])
         base = alt.Chart(table).encode(

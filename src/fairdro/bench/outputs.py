@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from fairdro.bench.figures import pictures, save_chart
 from fairdro.bench.report import build_report
 from fairdro.bench.store import Store
 from fairdro.bench.tables import PAPER_RULE, comparison, how_chosen, select, to_latex, to_markdown, with_intervals
@@ -18,6 +17,8 @@ __all__ = ["write_outputs"]
 
 def write_outputs(store: Store, out: Path, rule: Rule = PAPER_RULE) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Write ``results.csv``, ``report.html``, the table and the pictures; return the selected points and the table."""
+    from fairdro.bench.figures import pictures, save_chart  # noqa: PLC0415 - a second to load, which workers can do without
+
     results = store.results()
     selected = select(results, rule)
     table = comparison(with_intervals(selected, store.outcomes()), store.refused())
