@@ -16,7 +16,7 @@ from rich.console import Console
 
 from command import run_here
 from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
-from fairdro.bench.figures import _vega, interactive_page, pictures
+from fairdro.bench.figures import _spec, _vega, interactive_page, pictures
 from fairdro.bench.tables import (
     comparison,
     how_chosen,
@@ -201,8 +201,10 @@ def test_benches_in_one_folder_are_kept_apart(tmp_path):
     _, table = write_outputs(store, tmp_path)
     assert table[["protocol", "objective"]].drop_duplicates().shape == (3, 2)
     charts = dict(pictures(store.results(), selected, store.outcomes()))
+    specs = {name: chart.to_dict(validate=True) for name, chart in charts.items()}
+    assert len(specs) == 4
     for name in ("training", "cells"):
-        spec = charts[name].to_dict()
+        spec = specs[name]
         lines = pd.concat([pd.DataFrame(rows) for rows in spec["datasets"].values()])
         seen = [c for c in ("bench", "measure", "panel", "method", "class", "group", "share") if c in lines]
         assert not lines.duplicated(seen).any()
@@ -298,7 +300,7 @@ def test_all_methods_are_those_a_solver_can_train():
 def test_names_from_data_cannot_leave_the_interactive_page():
     name = "</script><script>alert(1)</script>"
     chart = alt.Chart(pd.DataFrame({"group": [name], "value": [1.0]})).mark_bar().encode(x="group", y="value")
-    page = interactive_page(chart, name)
+    page = interactive_page(chart.to_dict(), name)
     assert page.count("</script>") == 2 + _vega().count("</script>")
     assert "<script>alert" not in page.replace(_vega(), "")
 
@@ -316,4 +318,4 @@ def test_import_is_quiet_and_needs_no_network():
 
 def test_a_picture_may_have_any_number_of_rows():
     chart = alt.Chart(pd.DataFrame({"x": range(6000)})).mark_point().encode(x="x:Q")
-    assert '{"x": 5999}' in interactive_page(chart, "many")
+    assert '{"x": 5999}' in interactive_page(_spec(chart), "many")

@@ -201,10 +201,11 @@ def seconds_chart(results: pd.DataFrame) -> alt.FacetChart:
 def save_chart(chart: Chart, stem: Path) -> list[Path]:
     """Write the chart as PNG, as SVG and as an interactive page that works offline; return the paths."""
     spec = _spec(chart)
+    drawn = vl_convert.vegalite_to_svg(spec)
     contents: dict[str, str | bytes] = {
-        ".png": vl_convert.vegalite_to_png(spec, scale=2),
-        ".svg": vl_convert.vegalite_to_svg(spec),
-        ".html": interactive_page(chart, stem.name),
+        ".png": vl_convert.svg_to_png(drawn, scale=2),
+        ".svg": drawn,
+        ".html": interactive_page(spec, stem.name),
     }
     for suffix, content in contents.items():
         write_whole(stem.with_suffix(suffix), content)
@@ -212,14 +213,17 @@ def save_chart(chart: Chart, stem: Path) -> list[Path]:
 
 
 def _spec(chart: Chart) -> dict[str, Any]:
-    """Return the chart as plain data, however many rows it has: 18 cells of two methods have thousands."""
+    """Return the chart as plain data, however many rows it has: 18 cells of two methods have thousands.
+
+    It is not checked against the schema, which takes longer than all the rest: tests do that.
+    """
     with alt.data_transformers.enable("default", max_rows=None):
-        return chart.to_dict()
+        return chart.to_dict(validate=False)
 
 
-def interactive_page(chart: Chart, title: str) -> str:
+def interactive_page(chart: dict[str, Any], title: str) -> str:
     """Return a page with the chart and all it needs; names from data cannot leave their place in it."""
-    spec = json.dumps(_spec(chart)).replace("<", "\\u003c")
+    spec = json.dumps(chart).replace("<", "\\u003c")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"<script>{_vega()}</script></head><body><div id='chart'></div>"
