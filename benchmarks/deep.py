@@ -1,7 +1,7 @@
 """Deep models on real images and texts, scaled down to two cores.
 
 python benchmarks/deep.py overhead                               # what FairDROLoss adds to a training step, printed
-python benchmarks/deep.py run --data DATA --encoder ENCODER      # some hours; goes on where it was stopped
+python benchmarks/deep.py run --data DATA --encoder ENCODER      # some hours; resumes where it was stopped
 python benchmarks/deep.py page --data DATA --encoder ENCODER     # writes docs/deep.md from what was run
 
 DATA holds the folders UTKFace, celeba and hatexplain; ENCODER is the folder of a small BERT.
@@ -22,15 +22,16 @@ import pandas as pd
 import torch
 
 from fairdro import FairDROLoss, load_dataset
+from fairdro._utils.markdown import markdown_table
 from fairdro.bench import Store
 from fairdro.bench.figures import frontier_chart
-from fairdro.bench.tables import comparison, findings, how_chosen, select, to_markdown, with_intervals
-from fairdro.deep import judge, load_examples, load_run
-from fairdro.frontier import KeepAccuracy
-from fairdro.markdown import markdown_table
+from fairdro.bench.summary import Summary
+from fairdro.bench.tables import comparison, findings, to_markdown
 from fairdro.methods import FairDRO, get_method
-from fairdro.metrics import METRICS, Confusion, confusion_counts
+from fairdro.metrics import Confusion, confusion_counts
 from fairdro.models.resnet import ResNet18
+from fairdro.networks.runs import judge, load_examples, load_run
+from fairdro.selection import KeepAccuracy, choose_radius
 from fairdro.training import train_fullbatch
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -125,7 +126,7 @@ def run(data: Path, encoder: Path, out: Path, only: str) -> None:
 def write_page(data: Path, out: Path) -> str:
     """Return the whole page, from what was run."""
     benches = {name: Bench(out / f"{name}-last-layer", name) for name in ("utkface", "celeba", "hatexplain")}
-    chosen, points = (pd.concat([b.named[name] for b in benches.values()]) for name in ("selected", "results"))
+    chosen, points = (pd.concat([b.named[name] for b in benches.values()]) for name in ("selected", "points"))
     main = [name for name in dict.fromkeys(points["method"]) if not name.startswith(tuple(ABLATIONS))]
     chart = frontier_chart(points[points["method"].isin(main)], chosen[chosen["method"].isin(main)])
     chart.save(DOCS / "deep.png", scale_factor=2)
@@ -154,8 +155,8 @@ def write_page(data: Path, out: Path) -> str:
         SOFT_TEXT,
         commands("train hatexplain"),
         hard_against_soft(data, out),
-        "The same on the frozen encoder's last layer, test part. The radius is chosen by the rule on the validation part, "
-        "judged by the groups of training:",
+        "The same on the frozen encoder's last layer, test part. The radius is chosen by the selection rule on the "
+        "validation part, judged by the groups of training:",
         last_layer_hard_against_soft(out),
         PAPER_SETTINGS,
     ]
@@ -205,31 +206,29 @@ class Bench:
     """What a bench on a last layer found."""
 
     def __init__(self, folder: Path, dataset: str) -> None:
-        self.store = Store(folder)
-        self.results = self.store.results()
-        self.selected = with_intervals(select(self.results), self.store.outcomes())
-        self.named = {name: table.assign(dataset=dataset) for name, table in vars(self).items() if name != "store"}
+        self.summary = Summary(Store(folder))
+        self.features = load_dataset(self.summary.outcomes[0].bank.dataset)
+        self.named = {name: getattr(self.summary, name).assign(dataset=dataset) for name in ("points", "selected")}
 
     @property
     def sizes(self) -> dict[str, str]:
         """Number of samples of every part."""
-        parts = load_dataset(self.store.outcomes()[0].bank.dataset).parts
-        return {name: f"{len(rows):,}" for name, rows in parts.items()}
+        return {name: f"{len(rows):,}" for name, rows in self.features.parts.items()}
 
     def text(self) -> str:
         """Return how points were chosen, the table, and in a line per solver what was found."""
-        refused = self.store.refused().query("solver == 'minibatch'").drop_duplicates("method")
-        table = comparison(self.selected, refused).drop(columns="dataset")
+        refused = self.summary.store.refused().query("solver == 'minibatch'").drop_duplicates("method")
+        table = comparison(self.summary.selected, refused).drop(columns="dataset")
         found = "\n".join(f"- {line}" for line in findings(self.named["selected"]))
         return (
-            f"{how_chosen(self.results)}. Once the features are there, FairDRO's frontier of 20 radii takes "
+            f"{self.summary.how_chosen}. Once the features are there, FairDRO's frontier of 20 radii takes "
             f"{self.seconds():.0f} s with the full-batch solver.\n\n{to_markdown(table)}\n{found}"
         )
 
     def seconds(self) -> float:
         """Train FairDRO's frontier once more, by itself, and return the time it takes."""
-        train = load_dataset(self.store.outcomes()[0].bank.dataset).split("validated").train
-        return train_fullbatch(train.X, train.cells, FairDRO.sweep(20, **FairDRO.for_solver("fullbatch"))).seconds
+        train = self.features.split("validated").train
+        return train_fullbatch(train.X, train.cells, FairDRO.sweep(20, **FairDRO.stepwise)).seconds
 
 
 def hard_against_soft(data: Path, out: Path) -> str:
@@ -259,12 +258,11 @@ def last_layer_hard_against_soft(out: Path) -> str:
         splits[name] = load_dataset(str(file)).split("validated")
     rows = []
     for trained_with, split in splits.items():
-        method = FairDRO.sweep(20, **FairDRO.for_solver("fullbatch"))
+        method = FairDRO.sweep(20, **FairDRO.stepwise)
         trained = train_fullbatch(split.train.X, split.train.cells, method)
         held_out = confusion_counts(trained.predict(split.validation.X), split.validation.cells)[0]
-        accuracy, dca = (METRICS[name](held_out) for name in ("accuracy", "dca"))
-        choice = KeepAccuracy(0.95)(accuracy, dca, plain_accuracy=float(accuracy[0])).index
-        for name, point in (("scratch", 0), ("fairdro", choice)):
+        choice, _ = choose_radius(held_out, method.rho, KeepAccuracy())
+        for name, point in (("scratch", 0), ("fairdro", choice.index)):
             row = [name, trained_with, f"rho = {method.rho[point]:.3g}"]
             for judged_by in splits.values():
                 counts = confusion_counts(trained.predict(judged_by.test.X)[0, point], judged_by.test.cells)

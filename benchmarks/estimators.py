@@ -26,11 +26,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from fairdro import FairDROClassifier, FairDROClassifierCV, load_dataset
+from fairdro._utils.files import write_table
+from fairdro._utils.markdown import markdown_table
 from fairdro.data.base import embedded_table
 from fairdro.errors import InputError
-from fairdro.files import write_table
 from fairdro.frontier import best_dca
-from fairdro.markdown import markdown_table
 from fairdro.metrics import balanced_accuracy, dca, standard_accuracy, worst_accuracy
 
 PAGE = Path(__file__).parents[1] / "docs" / "estimators.md"

@@ -39,7 +39,7 @@ train, test = train_test_split(table, test_size=0.5, random_state=0)
 features = [name for name in table if name not in ("sex", "repaid")]  # the group is for fairness only
 
 plain = make_pipeline(TableEncoder(), FairDROClassifier(rho=0.0))
-fair = make_pipeline(TableEncoder(), FairDROClassifierCV(min_accuracy=0.97))
+fair = make_pipeline(TableEncoder(), FairDROClassifierCV(keep_accuracy=0.97))
 for name, model in {"plain": plain, "fair": fair}.items():
     model.fit(train[features], train["repaid"], **{f"{model.steps[-1][0]}__sensitive_features": train["sex"]})
     predicted = model.predict(test[features])

@@ -24,7 +24,7 @@ X_train, X_test, y_train, y_test, a_train, a_test = train_test_split(X, y, race,
 
 before = ExponentiatedGradient(LogisticRegression(max_iter=1000), EqualizedOdds(difference_bound=0.02), max_iter=10)
 after = FairDROClassifier(rho=3.0)
-chosen = FairDROClassifierCV(min_accuracy=0.97)  # or let it choose rho on held-out rows
+chosen = FairDROClassifierCV(keep_accuracy=0.97)  # or let it choose rho on held-out rows
 
 scaler = StandardScaler().fit(X_train)  # fairdro scales by itself; logistic regression needs it
 scaled = scaler.transform(X_train), scaler.transform(X_test)

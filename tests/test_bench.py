@@ -15,8 +15,10 @@ import pytest
 from rich.console import Console
 
 from command import run_here
-from fairdro.bench import BenchPlan, Store, run_bench, write_outputs
+from fairdro.bench import BenchPlan, Store, Summary, run_bench, write_outputs
+from fairdro.bench import tables as bench_tables
 from fairdro.bench.figures import _spec, _vega, interactive_page, pictures
+from fairdro.bench.plan import known_dataset
 from fairdro.bench.tables import (
     comparison,
     how_chosen,
@@ -25,11 +27,12 @@ from fairdro.bench.tables import (
     select,
     to_latex,
     to_markdown,
-    with_intervals,
 )
 from fairdro.errors import InputError
-from fairdro.frontier import LimitDCA, non_dominated
+from fairdro.frontier import non_dominated
 from fairdro.methods import METHODS
+from fairdro.metrics import REPORTED
+from fairdro.selection import Choice, LimitDCA
 
 COLUMNS = [
     "dataset", "model", "method", "solver", "hyperparameters", "seed", "protocol", "split", "accuracy", "dca", "deo",
@@ -43,10 +46,14 @@ def fairdro(*arguments, cwd=None):
     )
 
 
+def chosen_from(results, *rule):
+    return select(over_seeds(results), *rule)
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
-    done = fairdro("bench", "compas", "--points", "6", "--out", str(folder))
+    done = fairdro("bench", "compas", "--points", "6", "--protocol", "paper", "--out", str(folder))
     assert done.returncode == 0, done.stderr
     (folder / "printed.txt").write_text(done.stdout)
     return folder
@@ -76,13 +83,13 @@ def test_the_report_is_made_again_from_the_store_alone(out, tmp_path):
     assert (tmp_path / "results.csv").read_text() == (out / "results.csv").read_text()
     assert "largest accuracy with a DCA of at most 10 %" in (tmp_path / "report.html").read_text()
     assert "largest accuracy with a DCA of at most 10 %" in (tmp_path / "table.md").read_text().lower().replace("dca", "DCA")
-    chosen = select(pd.read_csv(tmp_path / "results.csv"), LimitDCA(0.1)).set_index("method").loc["fairdro"]
+    chosen = chosen_from(pd.read_csv(tmp_path / "results.csv"), LimitDCA(0.1)).set_index("method").loc["fairdro"]
     assert chosen["dca"] <= 0.1
     assert chosen["why"] == "the largest accuracy with a DCA of at most 10 %"
 
 
 def test_half_the_points_fill_the_holes_of_the_frontier(tmp_path):
-    results = run_bench(BenchPlan(datasets=["adult"], methods=["fairdro"], points=40), tmp_path)
+    results = run_bench(BenchPlan(datasets=["adult"], methods=["fairdro"], points=40, protocol="paper"), tmp_path)
     assert len(results) == 40
     front = results.iloc[non_dominated(results["accuracy"], results["dca"])]
     accuracy = 100 * front["accuracy"].to_numpy()[::-1]
@@ -91,31 +98,31 @@ def test_half_the_points_fill_the_holes_of_the_frontier(tmp_path):
     within = (accuracy[1:] > 79) & (accuracy[:-1] < 82)  # steps that lie between 79 and 82 at least in part
     assert np.diff(accuracy)[within].max() < 0.6
     plain = BenchPlan(datasets=["adult"], methods=["fairdro"], points=40, adaptive=False)
-    assert plain.banks()[0].method.rho == METHODS["fairdro"].sweep(40).rho
+    assert plain.banks[0].method.rho == METHODS["fairdro"].sweep(40).rho
 
 
 def test_results_are_the_same_again(out, tmp_path):
-    again = run_bench(BenchPlan(datasets=["compas"], points=6), tmp_path)
+    again = run_bench(BenchPlan(datasets=["compas"], points=6, protocol="paper"), tmp_path)
     before = pd.read_csv(out / "results.csv")
     pd.testing.assert_frame_equal(again.drop(columns="seconds"), before.drop(columns="seconds"), check_exact=True)
 
 
 def test_fairdro_lowers_dca_on_compas(out):
-    chosen = select(pd.read_csv(out / "results.csv")).set_index("method")
+    chosen = chosen_from(pd.read_csv(out / "results.csv")).set_index("method")
     assert chosen.loc["fairdro", "dca"] < 0.5 * chosen.loc["scratch", "dca"]
     assert chosen.loc["fairdro", "accuracy"] >= 0.95 * chosen.loc["scratch", "accuracy"]
 
 
 def test_validated_protocol_chooses_on_the_validation_part(tmp_path):
-    plan = BenchPlan(datasets=["compas"], points=6, protocol="validated")
-    results = run_bench(plan, tmp_path)
-    chosen = select(results).set_index("method").loc["fairdro"]
+    results = run_bench(BenchPlan(datasets=["compas"], points=6), tmp_path)
+    assert set(results["protocol"]) == {"validated"}  # by default
+    chosen = chosen_from(results).set_index("method").loc["fairdro"]
     points = over_seeds(results)
     points = points[points["method"] == "fairdro"]
     limit = 0.95 * over_seeds(results).set_index("method").loc["scratch", "validation_accuracy"]
     eligible = points[points["validation_accuracy"] >= limit]
     assert chosen["validation_dca"] == eligible["validation_dca"].min()
-    write_outputs(Store(tmp_path), tmp_path)
+    write_outputs(Summary(Store(tmp_path)))
     table = (tmp_path / "table.md").read_text()
     assert "chosen on the validation part" in table
     assert "5.20" not in table  # the paper's figures belong to its own protocol and split
@@ -139,9 +146,9 @@ def test_paper_results_are_the_papers():
 
 def test_diverged_models_are_never_chosen(out):
     results = pd.read_csv(out / "results.csv")
-    best = select(results).set_index("method").loc["fairdro"]
+    best = chosen_from(results).set_index("method").loc["fairdro"]
     results["diverged"] = results["dca"] == best["dca"]
-    chosen = select(results)
+    chosen = chosen_from(results)
     second = chosen.set_index("method").loc["fairdro"]
     assert second["dca"] > best["dca"]
     assert not second["diverged"]
@@ -152,10 +159,10 @@ def test_a_method_without_an_eligible_point_has_an_empty_row(out):
     results = pd.read_csv(out / "results.csv")
     results.loc[results["method"] == "fairdro", "accuracy"] = 0.2
     assert "| compas | fairdro | fullbatch | N/A: No point keeps an accuracy of 0.61" in to_markdown(
-        comparison(select(results))
+        comparison(chosen_from(results))
     )
     results["diverged"] = True
-    assert to_markdown(comparison(select(results))).count("N/A: All models diverged") == 2
+    assert to_markdown(comparison(chosen_from(results))).count("N/A: All models diverged") == 2
 
 
 def test_no_point_to_choose_is_no_mistake(out, tmp_path):
@@ -187,21 +194,18 @@ def test_figures_that_cannot_be_written_are_one_sentence(out, tmp_path):
 
 def test_benches_in_one_folder_are_kept_apart(tmp_path):
     for objective in ("balanced", "standard"):
-        run_bench(
-            BenchPlan(datasets=["compas"], methods=["scratch", "rw", "fairdro"], points=3, objective=objective), tmp_path
-        )
+        methods = ["scratch", "rw", "fairdro"]
+        run_bench(BenchPlan(["compas"], methods, points=3, protocol="paper", objective=objective), tmp_path)
     run_bench(BenchPlan(datasets=["compas"], points=3, protocol="validated"), tmp_path)
-    store = Store(tmp_path)
-    selected = select(store.results())
+    summary = Summary(Store(tmp_path))
+    selected = summary.selected
     assert selected.groupby(["protocol", "objective"]).size().to_dict() == {
         ("paper", "balanced"): 3, ("paper", "standard"): 3, ("validated", "balanced"): 2,
     }  # fmt: skip
     standard = selected[selected["objective"] == "standard"].set_index("method")
     assert standard.loc["fairdro", "accuracy"] >= 0.95 * standard.loc["scratch", "accuracy"]
-    _, table = write_outputs(store, tmp_path)
-    assert table[["protocol", "objective"]].drop_duplicates().shape == (3, 2)
-    charts = dict(pictures(store.results(), selected, store.outcomes()))
-    specs = {name: chart.to_dict(validate=True) for name, chart in charts.items()}
+    assert summary.table[["protocol", "objective"]].drop_duplicates().shape == (3, 2)
+    specs = {name: chart.to_dict(validate=True) for name, chart in pictures(summary)}
     assert len(specs) == 4
     for name in ("training", "cells"):
         spec = specs[name]
@@ -211,10 +215,9 @@ def test_benches_in_one_folder_are_kept_apart(tmp_path):
 
 
 def test_a_single_seed_shows_its_interval(out):
-    store = Store(out)
-    selected = select(store.results())
-    table = comparison(with_intervals(selected, store.outcomes())).set_index("method")
-    row = selected.set_index("method").loc["fairdro"]
+    summary = Summary(Store(out))
+    table = summary.table.set_index("method")
+    row = summary.selected.set_index("method").loc["fairdro"]
     value, low, high = map(float, re.fullmatch(r"(\S+) \((\S+) to (\S+)\)", table.loc["fairdro", "DCA"]).groups())
     assert value == pytest.approx(100 * row["dca"], abs=0.005)
     assert low < value < high < low + 15  # about three points either way on COMPAS
@@ -222,7 +225,7 @@ def test_a_single_seed_shows_its_interval(out):
 
 
 def test_the_best_is_bold_and_special_characters_are_escaped(out):
-    selected = select(pd.read_csv(out / "results.csv"))
+    selected = chosen_from(pd.read_csv(out / "results.csv"))
     refused = selected.iloc[:1].assign(method="mfd", reason="needs_features & more; use fairdro")
     table = comparison(selected, refused)
     fair = table.set_index("method").loc["fairdro"]
@@ -247,11 +250,17 @@ def test_the_best_is_bold_and_special_characters_are_escaped(out):
         (["bench", "adlut"], "There is no dataset named 'adlut'; choose one of: adult, compas."),
         (["bench", "adult", "--methods", "fairdo"], "There is no method named 'fairdo'"),
         (["bench", "adult", "--methods", ","], "Name at least one method"),
-        (["bench", "adult", "--solvers", "newton"], "There is no solver named 'newton'"),
-        (["bench", "adult", "--methods", "all", "--solvers", "newton"], "There is no solver named 'newton'"),
-        (["bench", "adult", "--methods", "cov"], "cov needs mini-batches; add minibatch to the solvers"),
+        (["bench", "adult", "--solvers", "newton"], "There is no solver for linear models named 'newton'"),
+        (
+            ["bench", "adult", "--methods", "all", "--solvers", "newton"],
+            "There is no solver for linear models named 'newton'",
+        ),
+        (["bench", "adult", "--methods", "cov"], "cov needs mini-batches; use solver minibatch"),
         (["bench", "adult", "--model", "tree"], "There is no model named 'tree'"),
-        (["bench", "adult", "--model", "mlp", "--solvers", "fullbatch"], "The full-batch solver trains linear models only"),
+        (
+            ["bench", "adult", "--model", "mlp", "--solvers", "fullbatch"],
+            "There is no solver for mlp models named 'fullbatch'; choose one of: minibatch.",
+        ),
         (
             ["bench", "adult", "--model", "linear,mlp", "--solvers", "minibatch"],
             "each has its own solver",
@@ -281,20 +290,61 @@ def test_a_results_file_that_cannot_be_written_is_found_before_training(tmp_path
     assert "it is a folder" in done.stderr
 
 
-def test_list():
-    assert "fairdro" in run_here("list", "methods").stdout
-    assert run_here("list", "datasets").stdout.splitlines()[0].startswith("adult")
-    assert "mlp" in run_here("list", "models").stdout
+def named(plan):
+    return list(dict.fromkeys(bank.method.name for bank in plan.banks))
 
 
 def test_all_methods_are_those_a_solver_can_train():
-    everything = BenchPlan(methods=["all"], solvers=["minibatch"])
-    assert everything.methods == list(METHODS)
-    weights_only = BenchPlan(methods=["all"], solvers=["fullbatch"])
-    assert "cov" not in weights_only.methods
-    assert {bank.method.name for bank in weights_only.banks()} == set(weights_only.methods)
+    assert named(BenchPlan(methods=["all"], solvers=["minibatch"])) == list(METHODS)
+    weights_only = named(BenchPlan(methods=["all"]))
+    assert weights_only == [name for name, method in METHODS.items() if method.weighs_cells()]
+    assert "cov" not in weights_only
+    assert named(BenchPlan(methods=["all"], model="boosting")) == [n for n in weights_only if not METHODS[n]().needs_loss]
+    assert set(named(BenchPlan(methods=["all"], solvers=["fullbatch", "minibatch"]))) == set(METHODS)
     with pytest.raises(InputError, match="mfd needs the features of a hidden layer"):
-        BenchPlan(methods=["mfd"], solvers=["minibatch"])
+        BenchPlan(methods=["mfd"], solvers=["minibatch"]).check()
+
+
+def test_a_plan_loads_no_data_and_makes_its_banks_once(monkeypatch, tmp_path):
+    with monkeypatch.context() as without_data:
+        without_data.setattr("fairdro.bench.plan.load_dataset", None)
+        known_dataset.cache_clear()
+        plan = BenchPlan(methods=["mfd"], solvers=["minibatch"])
+        assert plan.banks is plan.banks
+    done = run_here("bench", "compas", "--methods", "mfd", "--solvers", "minibatch", "--out", tmp_path / "new")
+    assert done.returncode == 2
+    assert "mfd needs the features of a hidden layer" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_rule_of_ones_own_sees_every_class_of_every_point(out):
+    seen = []
+
+    def best_worst_class(points, plain):
+        seen.append((list(points.columns), plain))
+        return Choice(int(points[["class_accuracy_0", "class_accuracy_1"]].min(axis=1).argmax()), "the best worst class")
+
+    results = pd.read_csv(out / "results.csv")
+    chosen = chosen_from(results, best_worst_class).set_index("method").loc["fairdro"]
+    points = over_seeds(results).query("method == 'fairdro'")
+    assert min(chosen["class_accuracy_0"], chosen["class_accuracy_1"]) == max(
+        points[["class_accuracy_0", "class_accuracy_1"]].min(axis=1)
+    )
+    columns, plain = seen[0]
+    assert columns == [*REPORTED, "class_accuracy_0", "class_accuracy_1"] == list(plain.index)
+    assert plain["accuracy"] == results.set_index("method").loc["scratch", "accuracy"]
+
+
+def test_results_and_selection_are_computed_once_for_all_that_is_shown(out, tmp_path, monkeypatch):
+    shutil.copytree(out / "store", tmp_path / "store")
+    calls = []
+    for name in ("over_seeds", "select", "with_intervals", "comparison"):
+        original = getattr(bench_tables, name)
+        monkeypatch.setattr(
+            f"fairdro.bench.summary.{name}", lambda *a, name=name, original=original: calls.append(name) or original(*a)
+        )
+    assert run_here("report", tmp_path).returncode == 0
+    assert sorted(calls) == ["comparison", "over_seeds", "select", "with_intervals"]
 
 
 def test_names_from_data_cannot_leave_the_interactive_page():
@@ -308,12 +358,6 @@ def test_names_from_data_cannot_leave_the_interactive_page():
 def test_plan_refuses_nothing_to_do():
     with pytest.raises(InputError, match="Name at least one dataset: adult, compas"):
         BenchPlan(datasets=[])
-
-
-def test_import_is_quiet_and_needs_no_network():
-    code = "import socket; socket.socket.connect = None; import fairdro; print(fairdro.load_dataset('compas').X.shape)"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout.strip(), done.stderr) == ("(6167, 400)", "")
 
 
 def test_a_picture_may_have_any_number_of_rows():

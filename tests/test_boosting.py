@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,21 +19,24 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from command import run_here
 from fairdro import FairDROBoostingClassifier, load, load_dataset
-from fairdro.cells import Cells, Groups
+from fairdro._utils.seeding import number
+from fairdro.cells import Cells
 from fairdro.data.features import save_features
 from fairdro.errors import InputError
+from fairdro.groups import Groups
 from fairdro.methods import LBC, METHODS, FairDRO, Scratch
 from fairdro.metrics import METRICS, balanced_accuracy, confusion_counts, dca
 from fairdro.models.trees import TreeSettings, read_trees, tabulate
-from fairdro.seeding import number
-from fairdro.training.boosting import boost_joint, boost_weights
-from fairdro.training.heads import fit_head
+from fairdro.training.engines import get_engine
+from fairdro.training.head import fit_head
+from fairdro.training.trees import grow_cell_trees
+from fairdro.training.weighted_trees import train_weighted_trees
 from fairdro.uncertainty import ChiSquareBall
 from problems import biased_problem
 
 lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm: pip install 'fairdro[lightgbm]'")
 BACKENDS = ["lightgbm", "xgboost"]
-SMALL = {"rounds": 30, "leaves": 7, "threads": 1}
+SMALL = {"n_estimators": 30, "num_leaves": 7, "threads": 1}
 
 
 def table(n_classes=2, n_groups=2, n=800, *, soft=False):
@@ -47,13 +51,14 @@ def table(n_classes=2, n_groups=2, n=800, *, soft=False):
 def test_plain_trees_are_those_of_lightgbm_itself(n_classes):
     X, cells = table(n_classes)
     settings = TreeSettings(**SMALL)
-    ours = boost_joint(X, cells, settings).classes.scores(X)
+    ours = grow_cell_trees(X, cells, settings).classes.scores(X)
     parameters = {
         "objective": "binary" if n_classes == 2 else "multiclass", "boost_from_average": False, "num_leaves": 7,
-        "learning_rate": settings.learning_rate, "min_data_in_leaf": settings.min_leaf, "num_threads": 1, "verbosity": -1,
-        "deterministic": True, "force_col_wise": True, **({"num_class": n_classes} if n_classes > 2 else {}),
+        "learning_rate": settings.learning_rate, "min_data_in_leaf": settings.min_child_samples, "num_threads": 1,
+        "verbosity": -1, "deterministic": True, "force_col_wise": True,
+        **({"num_class": n_classes} if n_classes > 2 else {}),
     }  # fmt: skip
-    stock = lightgbm.train(parameters, lightgbm.Dataset(X, cells.y.numpy()), settings.rounds)
+    stock = lightgbm.train(parameters, lightgbm.Dataset(X, cells.y.numpy()), settings.n_estimators)
     theirs = stock.predict(X, raw_score=True).reshape(len(X), -1)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
@@ -64,9 +69,9 @@ def test_both_ways_narrow_the_gap_for_any_number_of_classes_and_groups(backend, 
     X, cells = table(n_classes, n_groups, n=2000, soft=soft)
     settings = TreeSettings(backend=backend, **SMALL)
     rule = FairDRO(rho=(0.0, 5.0), softness=0.02)
-    heads = fit_head(boost_joint(X, cells, settings).probabilities(X), cells, rule)
-    trees = boost_weights(X, cells, rule, settings)
-    predicted = boost_joint(X, cells, settings).probabilities(X)
+    heads = fit_head(grow_cell_trees(X, cells, settings).probabilities(X), cells, rule)
+    trees = train_weighted_trees(X, cells, rule, replace(settings, early_stopping=None), errors="training")
+    predicted = grow_cell_trees(X, cells, settings).probabilities(X)
     for found in (heads.predict(predicted), trees.predict(X)):
         assert found.shape == (1, 2, 2000)
         plain, fair = METRICS["dca"](confusion_counts(found[0], cells))
@@ -101,7 +106,7 @@ def test_a_head_reads_trees_that_have_hardly_grown():
     X, cells = table(3, 2, n=3000)
     few = (torch.arange(3000) % 10 == 0) | (cells.y > 0)
     X, cells = X[few.numpy()], cells.take(torch.nonzero(few)[:, 0])
-    probabilities = boost_joint(X, cells, TreeSettings(rounds=3, leaves=7, threads=1)).probabilities(X)
+    probabilities = grow_cell_trees(X, cells, TreeSettings(n_estimators=3, num_leaves=7, threads=1)).probabilities(X)
     head = fit_head(probabilities, cells, FairDRO(rho=0.0))
     assert METRICS["accuracy"](confusion_counts(head.predict(probabilities)[0], cells))[0] > 0.5
 
@@ -110,7 +115,7 @@ def test_a_head_equalises_where_trees_cannot_tell():
     """With a large radius the gap on the fitted rows is far below that of plain reading."""
     X, cells = table(2, 2, n=3000)
     settings = TreeSettings(**SMALL)
-    outside = boost_joint(X, cells, settings).probabilities(X)
+    outside = grow_cell_trees(X, cells, settings).probabilities(X)
     head = fit_head(outside, cells, FairDRO(rho=(0.0, 30.0), softness=0.02))
     gaps = METRICS["dca"](confusion_counts(head.predict(outside)[0], cells))
     assert gaps[1] < 0.15 * gaps[0]
@@ -119,25 +124,25 @@ def test_a_head_equalises_where_trees_cannot_tell():
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_that_weighs_cells_works_and_others_say_so(name):
     X, cells = table(2, 2, n=400)
-    rule, settings = METHODS[name](), TreeSettings(rounds=3, leaves=4, threads=1)
+    rule, settings = METHODS[name](), TreeSettings(n_estimators=3, num_leaves=4, threads=1)
     probabilities = np.full((400, 2, 2), 0.25)
-    if "fullbatch" not in rule.solvers() or rule.needs_loss:
-        for train in (lambda: fit_head(probabilities, cells, rule), lambda: boost_weights(X, cells, rule, settings)):
+    if not rule.weighs_cells() or rule.needs_loss:
+        for train in (lambda: fit_head(probabilities, cells, rule), lambda: train_weighted_trees(X, cells, rule, settings)):
             with pytest.raises(InputError, match="weigh cells"):
                 train()
         return
     assert fit_head(probabilities, cells, rule, steps=5).weights.shape == (1, 1, 2, 2)
-    assert boost_weights(X, cells, rule, settings).weights.shape == (1, 1, 2, 2)
+    assert train_weighted_trees(X, cells, rule, settings, errors="training").weights.shape == (1, 1, 2, 2)
 
 
 def test_held_out_rows_are_not_trained_on():
     X, cells = table(2, 2, n=600)
     held = np.arange(0, 600, 3)
-    settings = TreeSettings(**SMALL)
-    first = boost_weights(X, cells, Scratch(), settings, held=held)
+    settings = TreeSettings(early_stopping=None, **SMALL)
+    first = train_weighted_trees(X, cells, Scratch(), settings, errors="held_out", held=held)
     changed = Cells(cells.y.clone(), cells.groups, n_classes=2, n_groups=2)
     changed.y[held] = 1 - changed.y[held]
-    second = boost_weights(X, changed, Scratch(), settings, held=held)
+    second = train_weighted_trees(X, changed, Scratch(), settings, errors="held_out", held=held)
     np.testing.assert_array_equal(first.trees[0].scores(X), second.trees[0].scores(X))
     assert not torch.equal(first.history.accuracy, second.history.accuracy)
 
@@ -145,8 +150,8 @@ def test_held_out_rows_are_not_trained_on():
 def test_rows_out_of_bag_are_judged_by_the_rounds_that_left_them_out():
     """Taken apart again: what a round's tree adds to the rows that were outside, twice."""
     X, cells = table(2, 2, n=600)
-    settings = TreeSettings(rounds=5, leaves=5, threads=1)
-    trained = boost_weights(X, cells, Scratch(), settings, bagged=True)
+    settings = TreeSettings(n_estimators=5, num_leaves=5, threads=1, early_stopping=None)
+    trained = train_weighted_trees(X, cells, Scratch(), settings)
     draw = np.random.default_rng(number(settings.seed, "bags"))
     booster = trained.trees[0].booster
     outside = np.zeros(600)
@@ -158,15 +163,13 @@ def test_rows_out_of_bag_are_judged_by_the_rounds_that_left_them_out():
         outside += 2 * (after - before) * ~inside
         wrong = torch.from_numpy((outside > 0) != (cells.y.numpy() == 1)).float()
         torch.testing.assert_close(1 - trained.history.accuracy[step, 0, 0], cells.means(wrong).double())
-    with pytest.raises(InputError, match="not to both"):
-        boost_weights(X, cells, Scratch(), settings, held=[1], bagged=True)
 
 
 def test_the_round_with_the_smallest_robust_error_is_kept():
     X, cells = table(2, 2, n=900)
     held, rule = np.arange(0, 900, 3), FairDRO(rho=(0.0, 4.0), softness=0.02)
-    settings = TreeSettings(rounds=40, leaves=15, learning_rate=0.3, threads=1)
-    trained = boost_weights(X, cells, rule, settings, held=held, keep_best=True)
+    settings = TreeSettings(n_estimators=40, num_leaves=15, learning_rate=0.3, threads=1)
+    trained = train_weighted_trees(X, cells, rule, settings, errors="held_out", held=held)
     errors = 1 - trained.history.accuracy[:, 0]
     robust = (ChiSquareBall(torch.tensor([[0.0], [4.0]]), softness=0.02).best_response(errors) * errors).sum((-1, -2))
     assert trained.rounds == (robust.argmin(0) + 1).tolist()
@@ -179,15 +182,17 @@ def test_the_round_with_the_smallest_robust_error_is_kept():
 
 
 def test_training_errors_deceive_and_others_do_not():
-    """On COMPAS, trees that equalise training rows leave new ones unequal; held-out rows and bags mend it."""
-    rule, settings = FairDRO(rho=(4.0, 8.0, 16.0), softness=0.02), TreeSettings(rounds=100, threads=1)
-    gaps = {"training": [], "held": [], "bags": []}
+    """On COMPAS, trees that equalise training rows leave new ones unequal; held-out rows and bags fix it."""
+    rule, settings = FairDRO(rho=(4.0, 8.0, 16.0), softness=0.02), TreeSettings(n_estimators=100, threads=1)
+    gaps = {"training": [], "held_out": [], "out_of_bag": []}
     for seed in range(1, 6):
         split = load_dataset("compas").split("paper", seed=seed)
         X, cells = split.train.X.double().numpy(), split.train.cells
-        for name, how in {"training": {}, "held": {"held": np.arange(0, len(X), 4)}, "bags": {"bagged": True}}.items():
-            trained = boost_weights(X, cells, rule, settings, keep_best=name != "training", **how)
-            gaps[name].append(
+        for errors, found in gaps.items():
+            whole = replace(settings, early_stopping=None if errors == "training" else 20)
+            held = np.arange(0, len(X), 4)
+            trained = train_weighted_trees(X, cells, rule, whole, errors=errors, held=held)
+            found.append(
                 [
                     METRICS["dca"](confusion_counts(trained.predict(part.X.double().numpy())[0], part.cells)).mean()
                     for part in (split.train, split.test)
@@ -204,10 +209,14 @@ def test_a_cell_without_held_out_rows_keeps_its_weight():
     X, cells = table(3, 2, n=900)
     rare = torch.nonzero((cells.y == 2) & (cells.groups == 1))[:, 0]
     held = np.setdiff1d(np.arange(0, 900, 3), rare.numpy())
-    trained = boost_weights(X, cells, FairDRO(rho=0.5, softness=0.02), TreeSettings(**SMALL), held=held)
+    trained = train_weighted_trees(
+        X, cells, FairDRO(rho=0.5, softness=0.02), TreeSettings(early_stopping=None, **SMALL), errors="held_out", held=held
+    )
     assert trained.weights[0, 0, 2, 1] > 0.1
     gone = np.setdiff1d(np.arange(0, 900, 3), torch.nonzero(cells.y == 2)[:, 0].numpy())
-    trained = boost_weights(X, cells, FairDRO(rho=0.5, softness=0.02), TreeSettings(**SMALL), held=gone)
+    trained = train_weighted_trees(
+        X, cells, FairDRO(rho=0.5, softness=0.02), TreeSettings(early_stopping=None, **SMALL), errors="held_out", held=gone
+    )
     torch.testing.assert_close(trained.weights[0, 0, 2], torch.full((2,), 0.5, dtype=torch.float64))
 
 
@@ -217,15 +226,17 @@ def test_rounds_without_a_split_are_not_counted_as_trees():
     growing = tabulate(X, TreeSettings(**SMALL)).grow(1)
     kept = []
     for step in range(4):
-        slope = (torch.rand(400, 1) - 0.5).numpy() * (step != 1)
-        growing.step(slope, np.full((400, 1), 0.25, dtype=np.float32) * (step != 1))
+        gradient = (torch.rand(400, 1) - 0.5).numpy() * (step != 1)
+        growing.step(gradient, np.full((400, 1), 0.25, dtype=np.float32) * (step != 1))
         kept.append(growing.scores().copy())
     np.testing.assert_allclose(growing.finish(3).scores(X), kept[2], atol=1e-6)
 
 
 def test_rounds_of_a_method_grow_anew():
     X, cells = table(2, 2, n=400)
-    trained = boost_weights(X, cells, LBC(eta=1.0, rounds=2), TreeSettings(rounds=4, threads=1))
+    trained = train_weighted_trees(
+        X, cells, LBC(eta=1.0, rounds=2), TreeSettings(n_estimators=4, threads=1, early_stopping=None), errors="training"
+    )
     assert len(trained.history.weights) == 8
     assert trained.trees[0].booster.num_trees() == 4
 
@@ -234,7 +245,7 @@ def test_rounds_of_a_method_grow_anew():
 def test_text_gives_the_same_trees(backend):
     X, cells = table(3, 2)
     X[::7, 0] = np.nan
-    trees = boost_joint(X, cells, TreeSettings(backend=backend, **SMALL)).classes
+    trees = grow_cell_trees(X, cells, TreeSettings(backend=backend, **SMALL)).classes
     again = read_trees(backend, trees.text())
     np.testing.assert_allclose(again.scores(X), trees.scores(X), atol=1e-6)
     np.testing.assert_allclose(again.importances(), trees.importances(), rtol=1e-4)
@@ -246,7 +257,7 @@ def test_text_gives_the_same_trees(backend):
     ("settings", "sentence"),
     [
         ({"backend": "catboost"}, "no backend named 'catboost'"),
-        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"n_estimators": 0}, "n_estimators must be at least 1"),
         ({"learning_rate": 0}, "learning_rate must be positive"),
     ],
 )
@@ -258,7 +269,7 @@ def test_mistakes_in_settings_are_one_sentence(settings, sentence):
 def test_a_missing_library_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(InputError, match=r"pip install 'fairdro\[lightgbm\]'"):
-        boost_joint(*table(), TreeSettings())
+        grow_cell_trees(*table(), TreeSettings())
 
 
 def test_a_bench_of_boosted_trees(tmp_path):
@@ -275,20 +286,33 @@ def test_a_bench_of_boosted_trees(tmp_path):
     assert set(zip(results["model"], results["solver"], strict=True)) == {("boosting", "head"), ("boosting", "weights")}
     assert results["accuracy"].gt(0.4).all()
     for options, sentence in (
-        (("--methods", "cov"), "only weigh cells"),
+        (("--methods", "cov"), "weigh cells by their errors only, and cov does not"),
         (("--methods", "fairbatch"), "weigh cells by their errors only, and fairbatch does not"),
-        (("--solvers", "minibatch"), "no solver named 'minibatch'"),
+        (("--solvers", "minibatch"), "no solver for boosting models named 'minibatch'"),
     ):
         done = run_here("bench", "compas", "--model", "boosting", *options, cwd=tmp_path)
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
 
 
-FEW = {"rounds": 20, "leaves": 7, "cv": 3, "n_jobs": 1}
+@pytest.mark.parametrize("strategy", ["head", "weights"])
+def test_the_bench_and_the_estimator_are_one_pipeline(strategy):
+    """The same radius, rows and seed give the same predictions, whoever asks."""
+    X, cells = table(3, 2, n=900)
+    engine = get_engine("boosting", strategy)
+    method = FairDRO(**engine.hyperparameters(FairDRO, {"rho": (0.0, 0.7, 6.0)}))
+    bank = engine.train(torch.from_numpy(X), cells, method, seeds=(3,))
+    model = FairDROBoostingClassifier(6.0, strategy=strategy, random_state=3, n_jobs=torch.get_num_threads())
+    model.fit(X, cells.y.numpy(), sensitive_features=cells.groups.numpy())
+    np.testing.assert_array_equal(model.predict(X), bank.predict(X)[0, 2].numpy())
+    np.testing.assert_allclose(model.weights_, bank.weights[0, 2].numpy(), atol=1e-12)
+
+
+FEW = {"n_estimators": 20, "num_leaves": 7, "cv": 3, "n_jobs": 1}
 
 
 @pytest.fixture(scope="module")
 def people():
-    """A table with a category, a gap and a number; the group shows in the category only."""
+    """A table with a category, missing values and a number; the group shows in the category only."""
     rng = np.random.default_rng(0)
     n = 1500
     group = rng.choice(["u", "v", "w"], n, p=[0.5, 0.3, 0.2])
@@ -317,7 +341,7 @@ def test_probabilities_differ_also_where_weights_are_negative(people):
 )
 def test_an_estimator_from_table_to_file(people, tmp_path, strategy, backend):
     X, y, group = people
-    model = FairDROBoostingClassifier(strategy=strategy, backend=backend, rhos=[0, 1, 10], min_accuracy=0.8, **FEW)
+    model = FairDROBoostingClassifier(strategy=strategy, backend=backend, rhos=[0, 1, 10], keep_accuracy=0.8, **FEW)
     model.fit(X, y, sensitive_features=group)
     predicted, probability = model.predict(X), model.predict_proba(X)
     assert (model.classes_[probability.argmax(1)] == predicted).all()
@@ -344,7 +368,7 @@ def test_an_estimator_from_table_to_file(people, tmp_path, strategy, backend):
 
 def test_categories_that_cannot_be_saved_are_refused(people):
     X, y, group = people
-    with pytest.raises(InputError, match=r"column 'number' are of type Interval; make them texts"):
+    with pytest.raises(InputError, match=r"column 'number' are of type Interval; make them strings"):
         FairDROBoostingClassifier(**FEW).fit(X.assign(number=pd.cut(X["number"], 3)), y, sensitive_features=group)
 
 
@@ -424,7 +448,7 @@ BINS = "the bins of trees, and the folds, depend on which rows there are"
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("strategy", ["head", "weights"])
 def test_scikit_learn_accepts_it(strategy):
-    model = FairDROBoostingClassifier(strategy=strategy, rounds=50, rhos=[0, 1], cv=3, n_jobs=1)
+    model = FairDROBoostingClassifier(strategy=strategy, n_estimators=50, rhos=[0, 1], cv=3, n_jobs=1)
     expected = {"check_sample_weight_equivalence_on_dense_data": BINS}
     check_estimator(model, on_skip=None, expected_failed_checks=expected)
 
@@ -433,15 +457,15 @@ def test_groups_are_routed_through_pipelines_and_searches(people):
     X, y, group = people
     with sklearn.config_context(enable_metadata_routing=True):
         steps = make_pipeline(FunctionTransformer(), FairDROBoostingClassifier(rhos=[0, 5], **FEW))
-        search = GridSearchCV(steps, {"fairdroboostingclassifier__leaves": [3, 7]}, cv=2)
+        search = GridSearchCV(steps, {"fairdroboostingclassifier__num_leaves": [3, 7]}, cv=2)
         search.fit(X, y, sensitive_features=group)
     model = search.best_estimator_[-1]
     assert model.group_names_ == ["u", "v", "w"]
-    assert model.leaves == search.best_params_["fairdroboostingclassifier__leaves"]
+    assert model.num_leaves == search.best_params_["fairdroboostingclassifier__num_leaves"]
 
 
 @pytest.mark.parametrize("errors", ["held_out", "training"])
-def test_weights_may_answer_to_other_errors(people, errors):
+def test_weights_may_respond_to_other_errors(people, errors):
     X, y, group = people
     model = FairDROBoostingClassifier(5.0, strategy="weights", errors=errors, **FEW).fit(X, y, sensitive_features=group)
     usual = FairDROBoostingClassifier(5.0, strategy="weights", **FEW).fit(X, y, sensitive_features=group)

@@ -7,12 +7,12 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-import torch.multiprocessing as mp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairdro.cells import Cells, CellTotals, Groups, encode_groups, encode_labels
+from fairdro.cells import Cells
 from fairdro.errors import InputError
+from fairdro.groups import Groups, encode_groups, encode_labels
 
 
 @pytest.mark.parametrize(
@@ -185,22 +185,3 @@ def test_balanced_loss_with_an_empty_cell(vectors):
     assert means.T.flatten().tolist() == pytest.approx(case["cell_mean"])
     q = torch.tensor(vectors["P_fairdro_step"]["q_g_y"]).T
     assert float((q * means).sum() / 2) == pytest.approx(vectors["P_fairdro_step"]["loss"])
-
-
-def _reduce_in_process(rank, folder):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    cells, values = random_cells(3)
-    rows = torch.arange(60)[rank::2]
-    total = cells.take(rows).totals(values[:, rows]).all_reduce()
-    torch.save({"sums": total.sums, "counts": total.counts}, f"{folder}/{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
-def test_two_real_processes_add_up(tmp_path):
-    mp.spawn(_reduce_in_process, args=(str(tmp_path),), nprocs=2)
-    cells, values = random_cells(3)
-    whole = cells.totals(values)
-    for rank in range(2):
-        total = CellTotals(**torch.load(tmp_path / f"{rank}.pt", weights_only=True))
-        torch.testing.assert_close(total.means, whole.means, equal_nan=True)

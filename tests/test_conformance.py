@@ -60,7 +60,7 @@ def test_a_linear_model_has_no_features(name):
 def test_the_full_batch_solver_takes_it(name, n_classes, n_groups, soft):
     X, cells = biased_problem(n_classes, n_groups, n=240, soft=soft)
     method = METHODS[name].sweep(6, **METHODS[name].stepwise)
-    if "fullbatch" not in method.solvers():
+    if not method.weighs_cells():
         with pytest.raises(InputError, match="needs mini-batches"):
             train_fullbatch(X, cells, method)
         return

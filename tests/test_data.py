@@ -1,14 +1,87 @@
-"""Adult and COMPAS: counts, features and splits exactly as the paper had them, and nothing that identifies a person."""
+"""The registry; Adult and COMPAS: counts, features and splits as the paper had them, nothing that identifies a person."""
+
+import inspect
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from fairdro import load_dataset
+from fairdro._utils.hashing import digest
+from fairdro.data import DATASETS, PROTOCOLS, check_data, names
 from fairdro.data.base import embedded_table
 from fairdro.errors import InputError
 
 ADULT, COMPAS = load_dataset("adult"), load_dataset("compas")
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_keeps_to_the_registry(name):
+    entry = DATASETS[name]
+    assert name in names(entry.kind)
+    assert entry.summary.endswith(".")
+    assert len(entry.summary) < 110
+    required = {key for key, parameter in entry.options.items() if parameter.default is parameter.empty}
+    assert required == {"table": set(), "images": {"data"}, "texts": {"data", "encoder"}}[entry.kind]
+    assert ("sensitive" in entry.options) == (entry.kind == "table")
+    assert ("size" in entry.options) == (entry.kind == "images")
+    if "protocol" in entry.options:
+        assert entry.options["protocol"].default == PROTOCOLS[0]
+    if entry.check is not None:
+        assert list(inspect.signature(entry.check).parameters) == ["data"]
+
+
+def test_names_of_the_registry():
+    assert names("table") == ["adult", "compas"]
+    assert names("images", "texts") == ["utkface", "celeba", "images", "civilcomments", "hatexplain", "texts"]
+
+
+def test_the_registry_loads_no_extra():
+    code = "import sys, fairdro.data; sys.exit(any(name in sys.modules for name in ('PIL', 'transformers', 'lightgbm')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: load_dataset("adult", size=32), "adult has no option 'size'; it has: sensitive."),
+        (lambda: load_dataset("adult", data="."), "adult has no option 'data'"),
+        (lambda: load_dataset("utkface"), "utkface holds images and needs data: load_dataset('utkface', data=..., ...)."),
+        (lambda: load_dataset("celeba", data=None), "celeba holds images and needs data:"),
+        (lambda: load_dataset("images", size=32), "images holds images and needs data:"),
+        (lambda: load_dataset("utkface", data=".", sensitive="sex"), "utkface has no option 'sensitive'"),
+        (lambda: load_dataset("celeba", data=".", encoder="bert"), "celeba has no option 'encoder'"),
+        (lambda: load_dataset("hatexplain", data="."), "hatexplain holds texts and needs encoder:"),
+        (lambda: load_dataset("texts", data=".", encoder="e", soft=True), "texts has no option 'soft'"),
+        (lambda: load_dataset("civilcomments", data=".", encoder="e", size=32), "civilcomments has no option 'size'"),
+        (lambda: load_dataset("f.safetensors", sensitive="sex"), "file of features has no options, got sensitive."),
+        (lambda: load_dataset("f.safetensors"), "There is no file f.safetensors"),
+        (lambda: check_data("adult", "."), "no dataset of images or texts to check named 'adult'"),
+        (lambda: check_data("images", "."), "choose one of: utkface, celeba, civilcomments, hatexplain"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_sentence(call, sentence):
+    with pytest.raises(InputError) as caught:
+        call()
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_digest_tells_contents_types_and_shapes_apart():
+    numbers = np.arange(6.0)
+    contents = [
+        b"ab", "ab", ["a", "b"], {"a": 1}, numbers, numbers.astype(np.float32), numbers.reshape(2, 3), torch.zeros(0),
+        torch.arange(6.0), torch.arange(6).bfloat16(), torch.tensor(1.0), True, None,
+    ]  # fmt: skip
+    assert len({digest(content) for content in contents}) == len(contents)
+    assert digest(b"a", b"b") not in (digest(b"ab"), digest(b"ab", b""), digest(b"b", b"a"))
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    assert digest(numbers.reshape(2, 3).T) == digest(np.ascontiguousarray(numbers.reshape(2, 3).T))
+    with pytest.raises(TypeError, match="objects"):
+        digest(np.array(["a", None]))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +93,7 @@ ADULT, COMPAS = load_dataset("adult"), load_dataset("compas")
 )
 def test_size_and_cells(dataset, rows, columns, counts):
     assert dataset.X.shape == (rows, columns)
-    assert dataset.counts.tolist() == counts
+    assert dataset.cells.counts.tolist() == counts
     assert len(dataset.y) == len(dataset.a) == len(dataset.sensitive) == rows
     assert dataset.X.columns.is_unique
     assert not dataset.X.isna().any().any()
@@ -64,6 +137,13 @@ def test_unseen_charges_become_1e7_in_the_paper_protocol_only():
     assert guarded.test.X.abs().max() < 100
 
 
+def test_the_validated_protocol_is_the_default():
+    assert PROTOCOLS[0] == "validated"
+    split = COMPAS.split()
+    assert split.validation is not None
+    assert split.train.X.equal(COMPAS.split("validated").train.X)
+
+
 def test_validated_split_holds_out_part_of_the_training_rows():
     split = ADULT.split("validated", seed=3)
     assert (len(split.train.X), len(split.validation.X), len(split.test.X)) == (28941, 7236, 9045)
@@ -76,7 +156,7 @@ def test_other_sensitive_columns():
     both = load_dataset("adult", sensitive=("sex", "race"))
     assert both.X.shape[1] == 96
     assert len(both.group_names) == 10
-    assert both.counts.sum() == 45222
+    assert both.cells.counts.sum() == 45222
     race = load_dataset("compas", sensitive="race")
     assert len(race.group_names) == 6
     assert race.X.shape[1] == 400

@@ -24,10 +24,11 @@ from transformers import (
 
 from command import run_here
 from fairdro.data.features import load_features
-from fairdro.deep import Job, last_layer, load_examples, load_run
 from fairdro.errors import InputError
 from fairdro.models.pretrained import PretrainedClassifier
-from fairdro.training.network import logits_of
+from fairdro.networks.last_layer import last_layer
+from fairdro.networks.runs import Job, load_examples, load_run
+from fairdro.training.inputs import logits_of
 
 
 @pytest.fixture(scope="module")

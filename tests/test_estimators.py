@@ -1,5 +1,8 @@
 """The classifiers as a user of scikit-learn meets them."""
 
+import inspect
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,10 +10,10 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
-from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV, load_dataset
+from fairdro import FairClassifier, FairDROBoostingClassifier, FairDROClassifier, FairDROClassifierCV, load_dataset
 from fairdro.errors import InputError
-from fairdro.frontier import Knee, LimitDCA
 from fairdro.metrics import balanced_accuracy, dca
+from fairdro.selection import Knee, LimitDCA
 from problems import biased_problem
 
 
@@ -29,7 +32,7 @@ def test_scikit_learn_accepts_it(estimator):
 
 def test_plain_training_is_logistic_regression_on_features_as_they_were_passed(problem):
     X, y, _ = problem
-    ours = FairClassifier("scratch", objective="standard").fit(X, y)
+    ours = FairClassifier(method="scratch", objective="standard").fit(X, y)
     theirs = LogisticRegression(C=np.inf, max_iter=10_000).fit(X, y)
     assert (ours.predict(X) == theirs.predict(X)).mean() > 0.99
     assert ours.decision_function(X) == pytest.approx(X @ ours.coef_[0] + ours.intercept_[0])
@@ -54,7 +57,7 @@ def test_the_multilayer_perceptron_too(problem):
 
 def test_the_radius_is_chosen_on_held_out_rows(problem):
     X, y, a = problem
-    model = FairDROClassifierCV(0.9, rhos=[0, 0.3, 1, 3, 10], cv=3).fit(X, y, sensitive_features=a)
+    model = FairDROClassifierCV(keep_accuracy=0.9, rhos=[0, 0.3, 1, 3, 10], cv=3).fit(X, y, sensitive_features=a)
     table = model.frontier_
     assert table["selected"].sum() == 1
     assert table["rho"][model.best_index_] == model.rho_
@@ -72,7 +75,7 @@ def test_the_radius_is_chosen_on_held_out_rows(problem):
         clone(model).set_params(min_cell_size=0).fit(X[:3], np.array(["0", "1", "1"]), sensitive_features=a[:3])
     for rule in (LimitDCA(0.2), Knee()):
         other = clone(model).set_params(rule=rule).fit(X, y, sensitive_features=a)
-        choice = rule(table["accuracy"], table["dca"], plain_accuracy=table["accuracy"][0])
+        choice = rule(table, table.iloc[0])
         assert other.best_index_ == choice.index
 
 
@@ -107,14 +110,14 @@ def test_on_adult_the_estimator_is_the_bench():
 def test_a_model_that_diverged_is_never_chosen(problem, monkeypatch):
     X, y, a = problem
 
-    honest = FairDROClassifierCV._held_out
+    honest = FairDROClassifierCV._cross_validate
 
     def spoiled(self, *arguments):
         confusion, diverged = honest(self, *arguments)
         return confusion, diverged | (np.arange(len(diverged)) == 2)
 
-    monkeypatch.setattr(FairDROClassifierCV, "_held_out", spoiled)
-    model = FairDROClassifierCV(0.5, rhos=[0, 1, 5], cv=2).fit(X, y, sensitive_features=a)
+    monkeypatch.setattr(FairDROClassifierCV, "_cross_validate", spoiled)
+    model = FairDROClassifierCV(keep_accuracy=0.5, rhos=[0, 1, 5], cv=2).fit(X, y, sensitive_features=a)
     assert model.frontier_["diverged"].tolist() == [False, False, True]
     assert model.best_index_ == 1
 
@@ -122,7 +125,7 @@ def test_a_model_that_diverged_is_never_chosen(problem, monkeypatch):
 @pytest.mark.parametrize("name", ["cov", "group_dro_eg"])
 def test_a_small_table_is_gone_through_often_enough_in_mini_batches(problem, name):
     X, y, a = (part[:300] for part in problem)
-    model = FairClassifier(name, min_cell_size=0, **({"lam": 0.0} if name == "cov" else {}))
+    model = FairClassifier(method=name, min_cell_size=0, **({"lam": 0.0} if name == "cov" else {}))
     assert balanced_accuracy(y, model.fit(X, y, sensitive_features=a).predict(X), sensitive_features=a) > 0.7
 
 
@@ -134,7 +137,7 @@ def test_rows_without_weight_do_not_count_and_the_scale_of_weights_neither(probl
         weighted = FairDROClassifier(2.0).fit(X, y, sensitive_features=a, sample_weight=scale * weight)
         np.testing.assert_allclose(weighted.coef_, dropped.coef_, rtol=1e-6)
     with pytest.warns(UserWarning, match="penalty of cov counts all rows the same"):
-        FairClassifier("cov").fit(X[:300], y[:300], sensitive_features=a[:300], sample_weight=np.ones(300))
+        FairClassifier(method="cov").fit(X[:300], y[:300], sensitive_features=a[:300], sample_weight=np.ones(300))
 
 
 def test_manners_of_scikit_learn(problem):
@@ -149,7 +152,7 @@ def test_manners_of_scikit_learn(problem):
     assert by_mask.confusion_.sum() == 2 * (~half).sum()
     few = FairDROClassifierCV(rhos=[0, 1], cv=np.int64(5), min_cell_size=0)
     assert few.fit(X[:32], y[:32], sensitive_features=np.arange(32) % 4).rho_ in (0, 1)
-    assert FairClassifier("fairdro", rho=2.0).set_params(method="lbc").get_params().get("rho") is None
+    assert FairClassifier(method="fairdro", rho=2.0).set_params(method="lbc").get_params().get("rho") is None
     with pytest.raises(InputError, match="same name"):
         FairDROClassifier().fit(X, y, sensitive_features=[pd.Series(a, name="g"), pd.Series(a, name="g")])
 
@@ -186,7 +189,7 @@ def test_without_groups_it_warns(problem):
 
 
 def test_parameters_are_those_of_the_method():
-    model = FairClassifier("lbc", eta=2.0)
+    model = FairClassifier(method="lbc", eta=2.0)
     assert clone(model).get_params() == model.get_params() == {
         "method": "lbc", "model": "linear", "small_cells": "warn", "min_cell_size": 30, "random_state": 0, "verbose": False,
         "eta": 2.0,
@@ -194,3 +197,25 @@ def test_parameters_are_those_of_the_method():
     assert model.set_params(method="fairdro", rho=3.0).get_params()["rho"] == 3.0
     with pytest.raises(InputError, match="There is no parameter 'modle'"):
         model.set_params(modle="mlp")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FairDROClassifier(),
+        FairDROClassifier(model="mlp"),
+        FairClassifier(method="scratch"),
+        FairDROClassifierCV(rhos=[0, 1], cv=2),
+        FairDROBoostingClassifier(rhos=[0, 1], cv=2, n_estimators=3),
+        FairDROBoostingClassifier(1.0, strategy="weights", n_estimators=3),
+    ],
+)
+def test_what_is_fitted_is_documented_and_rho_comes_first(model, problem):
+    X, y, a = problem
+    names = [f"x{j}" for j in range(X.shape[1])]
+    model.fit(pd.DataFrame(X, columns=names), y, sensitive_features=a)
+    fitted = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+    documented = set(re.findall(r"\b\w+_\b", type(model).__doc__.partition("Attributes\n")[2]))
+    assert fitted <= documented
+    first = next(iter(inspect.signature(type(model)).parameters.values()))
+    assert first.name == "rho" or first.kind is first.KEYWORD_ONLY

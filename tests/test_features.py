@@ -6,9 +6,9 @@ import pytest
 
 from command import run_here
 from fairdro import load_dataset
-from fairdro.cells import Groups
 from fairdro.data.features import load_features, save_features
 from fairdro.errors import InputError
+from fairdro.groups import Groups
 from problems import biased_problem
 
 
@@ -28,7 +28,7 @@ def test_they_come_back_with_their_parts(tmp_path, soft):
     X, cells, parts = written(tmp_path / "f.safetensors", soft=soft)
     data = load_dataset(str(tmp_path / "f.safetensors"))
     np.testing.assert_array_equal(data.X.to_numpy(), X.numpy())
-    np.testing.assert_allclose(data.counts, cells.counts)
+    np.testing.assert_allclose(data.cells.counts, cells.counts)
     split = data.split("validated")
     assert [len(split.train.cells), len(split.validation.cells), len(split.test.cells)] == [500, 200, 200]
     np.testing.assert_array_equal(split.test.cells.y, cells.y[parts["test"]])

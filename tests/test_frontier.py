@@ -1,24 +1,22 @@
-"""Frontier functions against brute force."""
+"""Frontier functions against brute force, and selection rules."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairdro.errors import InputError
 from fairdro.frontier import (
-    KeepAccuracy,
-    Knee,
-    LimitDCA,
     best_accuracy,
     best_dca,
     convex_envelope,
     fill_holes,
-    hypervolume,
     knee,
     non_dominated,
-    rule_from,
 )
+from fairdro.metrics import metric_table
+from fairdro.selection import AsAsked, Choice, KeepAccuracy, Knee, LimitDCA, choose_radius, rule_from, rule_text
 
 points = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=25)
 
@@ -52,13 +50,6 @@ def test_best_dca_is_the_papers_rule():
 
 
 @given(points)
-def test_hypervolume_against_counting_squares(pairs):
-    accuracy, dca = np.array(pairs, dtype=float).T
-    beaten = sum(any(a > x and d <= y for a, d in pairs) for x in range(3, 20) for y in range(18))
-    assert hypervolume(accuracy, dca, reference=(3, 18)) == pytest.approx(beaten)
-
-
-@given(points)
 def test_the_knee_lies_on_the_envelope_and_best_accuracy_keeps_its_limit(pairs):
     accuracy, dca = np.array(pairs, dtype=float).T
     assert knee(accuracy, dca) in convex_envelope(accuracy, dca)
@@ -74,12 +65,52 @@ def test_the_knee_is_where_fairness_begins_to_cost_more():
 
 def test_rules_say_what_they_chose_and_why():
     accuracy, dca = [0.82, 0.80, 0.79, 0.70], [0.07, 0.03, 0.02, 0.0]
-    kept = rule_from("keep=0.95")(accuracy, dca, plain_accuracy=0.82)
+    table = pd.DataFrame({"accuracy": accuracy, "dca": dca})
+    kept = rule_from("keep-accuracy=0.95")(table, table.iloc[0])
     assert (kept.index, kept.why) == (2, "the smallest DCA at an accuracy of 77.90 % or more")
-    limited = rule_from("max-dca=0.03")(accuracy, dca, plain_accuracy=0.82)
+    limited = rule_from("max-dca=0.03")(table, table.iloc[0])
     assert (limited.index, limited.why) == (1, "the largest accuracy with a DCA of at most 3 %")
-    assert rule_from("knee")(accuracy, dca, plain_accuracy=0.82).index == knee(accuracy, dca)
-    assert [rule_from(text) for text in ("keep", "max-dca", "knee")] == [KeepAccuracy(0.95), LimitDCA(0.05), Knee()]
+    assert rule_from("knee")(table, table.iloc[0]).index == knee(accuracy, dca)
+    rules = [KeepAccuracy(0.95), LimitDCA(0.05), Knee()]
+    assert [rule_from(text) for text in ("keep-accuracy", "max-dca", "knee")] == rules
+    assert [rule_from(rule_text(rule)) for rule in rules] == rules
+    assert rule_text(AsAsked()) is None
+
+
+def frontier_counts(seed=0):
+    """Four radii, three classes, two groups."""
+    return np.random.default_rng(seed).integers(1, 50, (4, 3, 2, 3)).astype(float)
+
+
+def test_a_rule_sees_all_metrics_of_every_point_and_of_plain_training():
+    counts, radii, seen = frontier_counts(), [0.5, 0.0, 2.0, 8.0], []
+
+    def best_worst(points, plain):
+        seen.append((points, plain))
+        return Choice(int(points["worst_accuracy"].argmax()), "the best worst cell")
+
+    choice, frontier = choose_radius(counts, radii, best_worst)
+    points, plain = seen[0]
+    pd.testing.assert_frame_equal(points, metric_table(counts))
+    pd.testing.assert_series_equal(plain, points.iloc[1])
+    columns = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
+    assert list(points.columns) == [*columns, *(f"class_accuracy_{k}" for k in range(3))]
+    right = np.stack([counts[:, k, :, k] / counts[:, k].sum(-1) for k in range(3)], axis=1)
+    np.testing.assert_allclose(points.filter(like="class_accuracy"), right.mean(-1))
+    assert choice.index == right.min((1, 2)).argmax()
+    assert frontier["selected"].tolist() == [i == choice.index for i in range(4)]
+    assert frontier["rho"].tolist() == radii
+
+
+def test_diverged_radii_are_not_chosen():
+    counts, radii = frontier_counts(), [0.0, 1.0, 2.0, 4.0]
+    diverged = np.array([False, True, False, False])
+    chosen = [choose_radius(counts, radii, rule, diverged=diverged)[0].index for rule in (LimitDCA(1.0), AsAsked())]
+    assert chosen[0] == metric_table(counts)["accuracy"].drop(1).idxmax()
+    assert chosen[1] == 3
+    for diverged in (np.ones(4, dtype=bool), np.array([False, False, False, True])):
+        with pytest.raises(InputError, match="try smaller radii"):
+            choose_radius(counts, radii, AsAsked(), diverged=diverged)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=9), st.integers(0, 12))
@@ -106,7 +137,7 @@ def test_holes_ignore_the_strength_zero():
     [
         (lambda: best_accuracy([0.5], [0.1], max_dca=0.05), "the fairest has 0.1000. Raise the limit"),
         (lambda: fill_holes([0, 1], [0.5, 0.6], [0.1, 0.2], 2), "at least two strengths"),
-        (lambda: rule_from("keep=much"), "needs a share between 0 and 1"),
+        (lambda: rule_from("keep-accuracy=much"), "needs a share between 0 and 1"),
         (lambda: rule_from("knee=0.5"), "needs a share between 0 and 1"),
         (lambda: best_dca([0.5], [0.1], min_accuracy=0.6), "the best has 0.5000. Lower the demand"),
         (lambda: non_dominated([], []), "at least one point"),

@@ -1,15 +1,18 @@
 """Hugging Face's Trainer with a fair loss."""
 
+import importlib
+import sys
+
 import pytest
 import torch
 
 from fairdro import FairDROLoss
-from fairdro.errors import InputError
+from fairdro.errors import InputError, MissingExtraError
 from problems import biased_problem
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
-from fairdro.huggingface import FairTrainer  # noqa: E402
+from fairdro.networks.huggingface import FairTrainer  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -40,10 +43,10 @@ def trainer(folder, *, epochs=4, update_every=None, accumulate=1, **change):
 
 
 @pytest.mark.parametrize(("update_every", "steps"), [(None, 4), (8, 2)])
-def test_the_method_answers_after_every_epoch_or_so_many_batches(tmp_path, update_every, steps):
+def test_the_method_is_updated_after_every_epoch_or_so_many_batches(tmp_path, update_every, steps):
     run = trainer(tmp_path, update_every=update_every)
     run.train()
-    assert int(run.criterion.steps) == steps
+    assert int(run.criterion.controller.updates) == steps
     assert not torch.allclose(run.criterion.q, torch.full((2, 2), 0.5, dtype=torch.float64))
 
 
@@ -72,3 +75,12 @@ def test_a_checkpoint_of_another_trainer_is_one_sentence(tmp_path):
 def test_samples_without_groups_are_one_sentence(tmp_path):
     with pytest.raises(InputError, match="needs a 'group'"):
         trainer(tmp_path, lose_groups=True).train()
+
+
+def test_without_transformers_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "fairdro.networks.huggingface")
+    with pytest.raises(MissingExtraError, match=r"pip install 'fairdro\[text\]'") as caught:
+        importlib.import_module("fairdro.networks.huggingface")
+    assert isinstance(caught.value, ImportError)
+    assert isinstance(caught.value, InputError)

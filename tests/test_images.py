@@ -4,6 +4,7 @@ import hashlib
 import os
 import pickle
 import random
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,11 +15,11 @@ import torch
 from PIL import Image
 
 import fairdro.data.images
-from fairdro.data import utkface
+from fairdro.data import load_dataset, utkface
 from fairdro.data.celeba import check_celeba, load_celeba
 from fairdro.data.images import ImageInputs, decode_images, load_image_folder, stored_side
 from fairdro.data.utkface import check_utkface, load_utkface
-from fairdro.errors import InputError
+from fairdro.errors import InputError, MissingExtraError
 
 DATA = Path(os.environ.get("FAIRDRO_DATA", Path(__file__).parents[2] / "shared" / "data"))
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
@@ -185,7 +186,7 @@ def test_a_broken_image_is_named_and_leaves_no_cache(tmp_path, content):
 def test_without_pillow_the_error_says_what_to_install(tmp_path, monkeypatch):
     save(tmp_path / "a.png")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(InputError, match=r"pip install 'fairdro\[vision\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'fairdro\[vision\]'"):
         decode_images(tmp_path, ["a.png"], 8)
 
 
@@ -224,6 +225,19 @@ def test_a_folder_with_a_table(folder):
     assert batch[:, 0].std().item() == pytest.approx(1, abs=0.05)
     assert batch.isfinite().all()
     assert "18 train, 1 validation, 1 test" in pets.card
+
+
+def test_images_are_loaded_by_name(folder, faces, tmp_path):
+    shutil.copy(folder / "pets.csv", folder / "pets" / "labels.csv")
+    pets = load_dataset("images", data=folder / "pets", size=14)
+    np.testing.assert_array_equal(pets.inputs.images, load_dataset("images", data=folder / "pets", size=14).inputs.images)
+    assert pets.parts["validation"].tolist() == [18]
+    assert pets.with_validation() is pets
+    paper = load_dataset("utkface", data=faces, size=4, protocol="paper", cache=tmp_path)
+    assert set(paper.parts) == {"train", "test"}
+    validated = paper.with_validation().parts
+    assert [len(validated[part]) for part in ("train", "validation", "test")] == [38, 10, 1200]
+    assert sorted([*validated["train"], *validated["validation"]]) == sorted(paper.parts["train"])
 
 
 def test_several_group_columns_another_split_and_parquet(folder):

@@ -5,16 +5,17 @@ from contextlib import nullcontext
 
 import hypothesis.strategies as st
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import given
 from torch import nn
 
 from fairdro import FairDROLoss
+from fairdro._utils.seeding import generator
 from fairdro.errors import InputError
-from fairdro.loss import FairLoss
-from fairdro.methods import METHODS, FairDRO, get_method
+from fairdro.methods import METHODS, CellMeans, FairDRO, Method, get_method
 from fairdro.metrics import dca
-from fairdro.seeding import generator
+from fairdro.networks.loss import FairLoss
 from fairdro.training import train_minibatch
 from fairdro.training.processes import added_up
 from fairdro.training.sampling import draw_epoch
@@ -50,19 +51,19 @@ def test_three_lines_in_anyones_loop_narrow_the_gap():
 def test_a_loop_with_the_exact_step_is_the_engine(name):
     """The same batches, the same optimiser: the loss trains the same linear model as the engine for tables does."""
     X, cells = biased_problem(2, 2, n=400)
-    rule, epochs, batch = get_method(name)(), 4, 64
-    engine = train_minibatch(X, cells, rule, epochs=epochs, batch_size=batch)
+    method, epochs, batch = get_method(name)(), 4, 64
+    engine = train_minibatch(X, cells, method, epochs=epochs, batch_size=batch)
     bank = type(engine.model)(X.shape[1], 2)
     model = nn.Linear(X.shape[1], 2)
     with torch.no_grad():
         model.weight.copy_(bank.weight[0, 0].T)
         model.bias.copy_(bank.bias[0, 0])
-    criterion = FairLoss(rule, n_classes=2, n_groups=2, total_steps=epochs, counts=cells.counts)
+    criterion = FairLoss(method, n_classes=2, n_groups=2, total_steps=epochs, counts=cells.counts)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
     stream = generator(0, "batches")
     for _ in range(epochs):
-        for rows in draw_epoch(cells, batch, rule.sampling, stream):
+        for rows in draw_epoch(cells, batch, method.sampling, stream):
             optimiser.zero_grad()
             criterion(model(X[rows]), cells.y[rows], cells.groups[rows]).backward()
             optimiser.step()
@@ -75,18 +76,18 @@ def test_a_loop_with_the_exact_step_is_the_engine(name):
 @pytest.mark.parametrize("name", list(METHODS))
 @pytest.mark.parametrize("soft", [False, True])
 def test_every_method_trains_a_network_of_ones_own(name, soft):
-    rule = get_method(name)()
+    method = get_method(name)()
     X, cells = biased_problem(2, 2, n=300, soft=soft)
     torch.manual_seed(0)
     body, head = nn.Sequential(nn.Linear(X.shape[1], 8), nn.ReLU()), nn.Linear(8, 2)
-    teacher = copy.deepcopy(body) if rule.teacher() is not None else None
-    criterion = FairLoss(rule, n_classes=2, n_groups=2, total_steps=3, counts=cells.counts)
+    teacher = copy.deepcopy(body) if method.teacher() is not None else None
+    criterion = FairLoss(method, n_classes=2, n_groups=2, total_steps=3, counts=cells.counts)
     optimiser = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
     before = head.weight.detach().clone()
     for _ in range(3):
         for rows in torch.arange(300).split(100):
             hidden = body(X[rows])
-            extra = {"features": hidden} if rule.needs_features else {}
+            extra = {"features": hidden} if method.needs_features else {}
             if teacher is not None:
                 extra["teacher"] = teacher(X[rows]).detach()
             loss = criterion(head(hidden), cells.y[rows], cells.groups[rows], **extra)
@@ -94,9 +95,9 @@ def test_every_method_trains_a_network_of_ones_own(name, soft):
             loss.backward()
             optimiser.step()
         criterion.step()
-    if rule.rounds > 1:
+    if method.rounds > 1:
         criterion.next_round()
-        assert int(criterion.steps) == 0
+        assert int(criterion.controller.updates) == 0
     assert torch.isfinite(loss)
     assert torch.isfinite(criterion.weights).all()
     assert not torch.equal(before, head.weight)
@@ -115,15 +116,9 @@ def test_collected_statistics_are_those_of_the_cells(n_classes, n_groups, rho, s
     torch.testing.assert_close(collected.q, exact.q)
     wrong = (model(X).argmax(-1) != cells.y).double()
     by_hand = FairDRO(rho=rho).update(
-        {"q": torch.full((n_classes, n_groups), 1 / n_groups, dtype=torch.float64)}, training_error(wrong, cells), 0.0
+        {"q": torch.full((n_classes, n_groups), 1 / n_groups, dtype=torch.float64)}, CellMeans(cells.means(wrong)), 0.0
     )
     torch.testing.assert_close(exact.q, by_hand["q"], atol=1e-9, rtol=0)
-
-
-def training_error(wrong, cells):
-    from fairdro.methods import CellMeans
-
-    return CellMeans(cells.means(wrong))
 
 
 def test_a_checkpoint_resumes_exactly():
@@ -150,6 +145,30 @@ def test_a_checkpoint_resumes_exactly():
     train(*second, range(6))
     torch.testing.assert_close(second[1].weight, whole[1].weight, rtol=0, atol=0)
     torch.testing.assert_close(second[0].q, whole[0].q, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_checkpoint_in_safetensors_holds_all_that_the_method_remembers(name, tmp_path):
+    method = get_method(name)()
+    X, cells = biased_problem(2, 2, n=200)
+    logits, features = X[:, :2], X[:, 2:]
+
+    def train(criterion, steps):
+        for _ in range(steps):
+            loss = criterion(logits, cells.y, cells.groups, features=features, teacher=2 * features)
+            criterion.step()
+        return loss
+
+    first, second, whole = (FairLoss(method, n_classes=2, n_groups=2, total_steps=5) for _ in range(3))
+    train(first, 2)
+    first(logits, cells.y, cells.groups, features=features, teacher=2 * features)  # in the middle of an epoch
+    safetensors.torch.save_file(first.state_dict(), tmp_path / "loss.safetensors")
+    second.load_state_dict(safetensors.torch.load_file(tmp_path / "loss.safetensors"))
+    second.step()
+    torch.testing.assert_close(train(second, 2), train(whole, 5), rtol=0, atol=0)
+    assert second.state_dict().keys() == whole.state_dict().keys()
+    for key, value in whole.state_dict().items():
+        torch.testing.assert_close(second.state_dict()[key], value, rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_cell_not_seen_keeps_its_last_error_and_never_gets_lost():
@@ -221,20 +240,20 @@ def train_all(rank, world, folder):
     X, y, a = cells_of(biased_problem(2, 2, n=240))
     trained = {}
     for name, kind in METHODS.items():
-        rule = kind()
+        method = kind()
         torch.manual_seed(0)
         layer = nn.Linear(X.shape[1], 8)
-        lesson = nn.Linear(X.shape[1], 8)(X).detach()
+        of_teacher = nn.Linear(X.shape[1], 8)(X).detach()
         model = nn.ModuleDict({"layer": layer, "head": nn.Linear(8, 2)})
-        criterion = FairLoss(rule, n_classes=2, n_groups=2, total_steps=3)
+        criterion = FairLoss(method, n_classes=2, n_groups=2, total_steps=3)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
-        first = 30 if rule.regularised or rule.every_batch else 17  # shares may differ where rows only add up
+        first = 30 if method.has_penalty() or method.observes_batches() else 17  # shares may differ where rows only add up
         for _ in range(3):
             for batch in torch.arange(240).split(60):
                 rows = batch if world == 1 else (batch[:first] if rank == 0 else batch[first:])
                 optimiser.zero_grad()
                 features = model["layer"](X[rows]).relu()
-                loss = criterion(model["head"](features), y[rows], a[rows], features=features, teacher=lesson[rows])
+                loss = criterion(model["head"](features), y[rows], a[rows], features=features, teacher=of_teacher[rows])
                 loss.backward()
                 for parameter in model.parameters():  # as DistributedDataParallel does
                     parameter.grad = added_up(parameter.grad) / world
@@ -288,10 +307,10 @@ def test_a_class_that_was_not_seen_keeps_equal_weights():
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_works_where_the_model_is(name, monkeypatch):
     """The meta device stands for a GPU: it refuses to mix with tensors of the CPU as well."""
-    rule = get_method(name)()
+    method = get_method(name)()
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # knows no meta device
-    monkeypatch.setattr(type(rule), "every_batch", False)  # the state of such a method moves on the CPU
-    criterion = FairLoss(rule, n_classes=2, n_groups=2, total_steps=3).to("meta")
+    monkeypatch.setattr(type(method), "observe", Method.observe)  # the state of a method with its own moves on the CPU
+    criterion = FairLoss(method, n_classes=2, n_groups=2, total_steps=3).to("meta")
     logits, features = (torch.randn(16, width, device="meta", requires_grad=True) for width in (2, 4))
     y, a = (torch.zeros(16, dtype=torch.int64, device="meta") for _ in range(2))
     loss = criterion(logits, y, a, features=features, teacher=features.detach())

@@ -31,7 +31,6 @@ from fairdro.methods import (
     WithoutDRO,
     get_method,
 )  # fmt: skip
-from fairdro.methods.fairdro import SMOOTHING
 from fairdro.methods.pl import PL, stationary
 
 
@@ -46,10 +45,6 @@ def test_smoothing_vectors(vectors, key, rho):
     for step, paper in zip(vectors[key], vectors["B_smooth_paper_rho1"], strict=True):
         state = method.update(state, means(paper["L"]), step["t"] / 4)
         assert state["q"][0].tolist() == pytest.approx(step["q"], abs=1e-6)
-
-
-def test_cosine_steps(vectors):
-    assert [SMOOTHING["cosine"](t / 4) for t in range(4)] == pytest.approx(vectors["B_cos_eta"], abs=1e-6)
 
 
 def test_without_smoothing_q_is_the_best_response():

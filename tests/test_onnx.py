@@ -1,6 +1,6 @@
 """Exported models predict in onnxruntime what they predict here."""
 
-import builtins
+import sys
 
 import numpy as np
 import onnxruntime
@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV
 from fairdro.errors import InputError
-from fairdro.onnx import to_onnx
+from fairdro.estimators.onnx import to_onnx
 from problems import biased_problem
 
 
@@ -27,7 +27,7 @@ def run(exported, inputs):
     [
         FairDROClassifier(1.0),
         FairDROClassifier(0.5, model="mlp"),
-        FairClassifier("rw"),
+        FairClassifier(method="rw"),
         FairDROClassifierCV(rhos=[0, 1], cv=2),
     ],
     ids=lambda model: f"{type(model).__name__}-{model.model}",
@@ -67,13 +67,7 @@ def test_a_pipeline_with_scaling_and_categories():
 
 
 def test_without_the_extra_a_sentence_says_how_to_get_it(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name == "skl2onnx":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InputError, match=r"fairdro\[onnx\]"):
-        to_onnx(None, None)
+    monkeypatch.setitem(sys.modules, "skl2onnx", None)
+    for kind in (InputError, ImportError):
+        with pytest.raises(kind, match=r"fairdro\[onnx\]"):
+            to_onnx(None, None)

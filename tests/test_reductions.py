@@ -34,7 +34,7 @@ def judge(problem, predictions):
 def test_agrees_in_kind_with_fairlearn(problem, ours):
     X, cells = problem
     X, y, a = X.numpy(), cells.y.numpy(), cells.groups.numpy()
-    base = FairClassifier("scratch", objective="standard")
+    base = FairClassifier(method="scratch", objective="standard")
     plain_accuracy, plain_gap = judge(problem, base.fit(X, y).predict(X))
     reduction = ExponentiatedGradient(base, EqualizedOdds(difference_bound=0.05), max_iter=15)
     reduction.fit(X, y, sensitive_features=a)
@@ -77,19 +77,19 @@ def test_a_classifier_by_the_name_of_a_method(problem):
     X, y, a = X.numpy(), cells.y.numpy(), cells.groups.numpy()
     labels = y.astype(str)
     for name, hyperparameters in (("fairdro", {"rho": 5.0}), ("lbc", {"eta": 3.0})):
-        fair = FairClassifier(name, **hyperparameters).fit(X, labels, sensitive_features=a)
+        fair = FairClassifier(method=name, **hyperparameters).fit(X, labels, sensitive_features=a)
         assert set(fair.predict(X)) == {"0", "1"}
         assert fair.weights_.shape == (2, 2)
         assert fair.predict_proba(X).sum(1) == pytest.approx(1)
-        plain = FairClassifier("scratch").fit(X, labels, sensitive_features=a)
+        plain = FairClassifier(method="scratch").fit(X, labels, sensitive_features=a)
         gaps = [judge(problem, model.predict(X).astype(int))[1] for model in (fair, plain)]
         assert gaps[0] < 0.6 * gaps[1]
-    assert FairClassifier("fairdro", rho=5.0).get_params()["rho"] == 5.0
+    assert FairClassifier(method="fairdro", rho=5.0).get_params()["rho"] == 5.0
     with pytest.raises(InputError, match=r"lbc does not have these hyperparameters: rho\."):
-        FairClassifier("lbc", eta=1.0, rho=1.0).fit(X, y, sensitive_features=a)
+        FairClassifier(method="lbc", eta=1.0, rho=1.0).fit(X, y, sensitive_features=a)
     with pytest.raises(InputError, match="no parameter 'modle'"):
-        FairClassifier("lbc").set_params(modle="mlp")
+        FairClassifier(method="lbc").set_params(modle="mlp")
     with pytest.raises(InputError, match="one model"):
-        FairClassifier("fairdro", rho=(1.0, 2.0)).fit(X, y, sensitive_features=a)
+        FairClassifier(method="fairdro", rho=(1.0, 2.0)).fit(X, y, sensitive_features=a)
     with pytest.warns(UserWarning, match="without sensitive_features"):
-        FairClassifier("fairdro").fit(X, y)
+        FairClassifier(method="fairdro").fit(X, y)

@@ -9,22 +9,28 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from fairdro.bench import BenchPlan, Outcome, Store, run_bench
+from fairdro.bench import BenchPlan, Outcome, Store, Summary, run_bench
 from fairdro.bench.report import build_report
-from fairdro.bench.tables import comparison, select
+from fairdro.bench.tables import comparison, over_seeds, select
 from fairdro.errors import InputError
-from fairdro.frontier import KeepAccuracy, convex_envelope
+from fairdro.frontier import convex_envelope
 from fairdro.methods import METHODS
 from fairdro.metrics import cell_accuracy, wilson_interval
+from fairdro.selection import KeepAccuracy
 
 HOSTILE = ["</script><script>window.hacked=1</script>", '<img src="x" onerror="window.hacked=1">']
 PLAIN, GAP = 0.8, 0.16
 
 
+def plan_of(*arguments, **options):
+    """Made-up banks have a test part only, as in the paper."""
+    return BenchPlan(*arguments, protocol="paper", **options)
+
+
 def synthetic(store, plan, *, classes=("no", "yes"), groups=("A", "B"), effect=None, diverged=()):
     """Store made-up banks quickly: along its points a method narrows the gap between groups and loses accuracy."""
     effect = effect or {}
-    for bank in plan.banks():
+    for bank in plan.banks:
         if (reason := bank.refusal()) is not None:
             store.write(Outcome(bank, refused=reason))
             continue
@@ -52,6 +58,10 @@ def synthetic(store, plan, *, classes=("no", "yes"), groups=("A", "B"), effect=N
             )
         )
     return store
+
+
+def report_of(store):
+    return build_report(Summary(store))
 
 
 def payload(page):
@@ -84,8 +94,8 @@ def test_cell_accuracy_is_the_share_of_right_predictions_and_nan_where_there_are
 
 
 def test_the_page_holds_the_numbers_of_the_tables(bench):
-    page = build_report(bench)
-    chosen = select(bench.results())
+    page = report_of(bench)
+    chosen = Summary(bench).selected
     for shown, (_, selected) in zip(payload(page)["benches"], chosen.groupby("protocol", sort=False), strict=True):
         assert shown["protocol"] == selected["protocol"].iloc[0]
         for method in shown["methods"]:
@@ -98,8 +108,8 @@ def test_the_page_holds_the_numbers_of_the_tables(bench):
 
 
 def test_the_summary_says_what_fairness_costs(bench):
-    told = text(build_report(bench))
-    row = select(bench.results()).set_index(["protocol", "method"])
+    told = text(report_of(bench))
+    row = Summary(bench).selected.set_index(["protocol", "method"])
     for protocol in ("paper", "validated"):
         plain, fair = row.loc[protocol, "scratch"], row.loc[protocol, "fairdro"]
         at = comparison(row.loc[[(protocol, "fairdro")]].reset_index())["chosen"].iloc[0]
@@ -114,9 +124,9 @@ def test_the_summary_says_what_fairness_costs(bench):
 
 
 def test_the_summary_says_when_another_method_is_fairer(tmp_path):
-    plan = BenchPlan(["compas"], ["scratch", "lbc", "fairdro"], points=5)
+    plan = plan_of(["compas"], ["scratch", "lbc", "fairdro"], points=5)
     store = synthetic(Store(tmp_path), plan, effect={"fairdro": 0.5, "lbc": 0.75})
-    told = text(build_report(store))
+    told = text(report_of(store))
     assert "FairDRO at rho = 100 brings that down to 8.0 points for 1.5 points of accuracy" in told
     assert "Fairest method: lbc at eta = 100, with 4.0 points for 3.4 points of accuracy; 1 method is fairer" in told
 
@@ -130,28 +140,28 @@ def test_the_summary_says_when_another_method_is_fairer(tmp_path):
     ],
 )
 def test_the_summary_of_a_bench_without_a_usual_story(tmp_path, methods, effect, expected):
-    plan = BenchPlan(["compas"], methods, points=4)
-    assert expected in text(build_report(synthetic(Store(tmp_path), plan, effect=effect)))
+    plan = plan_of(["compas"], methods, points=4)
+    assert expected in text(report_of(synthetic(Store(tmp_path), plan, effect=effect)))
 
 
 def test_a_store_without_results_says_what_to_do(tmp_path):
     with pytest.raises(InputError, match="run `fairdro bench`"):
-        build_report(Store(tmp_path))
+        report_of(Store(tmp_path))
 
 
 def test_a_large_store_makes_a_small_page_quickly(tmp_path):
-    store = synthetic(Store(tmp_path), BenchPlan(["compas"], ["all"], ["minibatch"], points=20, seeds=4))
+    store = synthetic(Store(tmp_path), plan_of(["compas"], ["all"], ["minibatch"], points=20, seeds=4))
     store.outcomes()
     start = time.perf_counter()
-    page = build_report(store)
+    page = report_of(store)
     assert time.perf_counter() - start < 5  # half a second where nothing else runs
     assert len(page.encode()) < 1e6
     assert len(payload(page)["benches"][0]["methods"]) == len(METHODS)
 
 
 def test_names_cannot_leave_the_data(tmp_path):
-    plan = BenchPlan(["compas"], points=3)
-    page = build_report(synthetic(Store(tmp_path), plan, groups=HOSTILE, classes=["\u2028&\u2029", "{{data}}"]))
+    plan = plan_of(["compas"], points=3)
+    page = report_of(synthetic(Store(tmp_path), plan, groups=HOSTILE, classes=["\u2028&\u2029", "{{data}}"]))
     assert not any(name in page for name in HOSTILE)
     assert "\u2028" not in payload_text(page)
     assert "&" not in payload_text(page)
@@ -217,7 +227,7 @@ def move_slider(tab, percent):
 
 
 def test_the_slider_chooses_as_the_tables_do(bench, visit):
-    tab = visit(build_report(bench))
+    tab = visit(report_of(bench))
     assert tab.locator("#kept").inner_text() == "95 %"
     results = bench.results()
     sentences = set()
@@ -226,7 +236,9 @@ def test_the_slider_chooses_as_the_tables_do(bench, visit):
         for percent in (80, 95, 98.5, 100):
             move_slider(tab, percent)
             sentences.add(tab.locator("#chosen").inner_text())
-            chosen = select(results[results["protocol"] == protocol], KeepAccuracy(percent / 100)).set_index("method")
+            chosen = select(over_seeds(results[results["protocol"] == protocol]), KeepAccuracy(percent / 100)).set_index(
+                "method"
+            )
             shown = table_of(tab)
             for method, row in chosen.iterrows():
                 expected = [100 * row[c] for c in ("accuracy", "dca", "worst_accuracy")]
@@ -239,13 +251,13 @@ def test_models_trained_on_the_same_data_are_drawn_together(tmp_path, visit):
     store = Store(tmp_path)
     for model, effect in (("linear", 0.3), ("mlp", 0.6), ("boosting", 0.9)):
         methods = ["scratch", "fairdro"] if model == "boosting" else ["scratch", "fairdro", "lbc"]
-        synthetic(store, BenchPlan(datasets=["compas"], methods=methods, model=model, points=5), effect={"fairdro": effect})
-    tab = visit(build_report(store))
+        synthetic(store, plan_of(datasets=["compas"], methods=methods, model=model, points=5), effect={"fairdro": effect})
+    tab = visit(report_of(store))
     results = store.results()
     for share in (95, 99):
         move_slider(tab, share)
         rows = [row.locator("th, td").all_inner_texts() for row in tab.locator("#kin-table tbody tr").all()]
-        chosen = select(results, KeepAccuracy(share / 100)).set_index(["method", "model"]).loc["fairdro"]
+        chosen = select(over_seeds(results), KeepAccuracy(share / 100)).set_index(["method", "model"]).loc["fairdro"]
         assert {row[0].split(",")[0]: (float(row[1]), float(row[2])) for row in rows} == {
             model: pytest.approx((100 * row["accuracy"], 100 * row["dca"]), abs=0.0051) for model, row in chosen.iterrows()
         }
@@ -260,15 +272,15 @@ def test_models_trained_on_the_same_data_are_drawn_together(tmp_path, visit):
 
 def test_a_bench_of_one_model_has_no_others_to_draw(bench, visit):
     """The paper's and the validated protocol are not the same data."""
-    assert visit(build_report(bench)).locator("#kin").is_hidden()
+    assert visit(report_of(bench)).locator("#kin").is_hidden()
 
 
 def test_a_click_on_a_point_shows_its_cells(bench, visit):
-    tab = visit(build_report(bench))
+    tab = visit(report_of(bench))
     before = tab.locator("#model").inner_text()
     clicked = click_point(tab, "fairdro")
     assert tab.locator("#model").inner_text() == clicked != before
-    points = payload(build_report(bench))["benches"][0]["methods"][1]["points"]
+    points = payload(report_of(bench))["benches"][0]["methods"][1]["points"]
     point = next(p for p in points if clicked == f"FairDRO at rho = {p['hyperparameters']['rho']:.3g}")
     rows = tab.locator(".cells tbody tr:has(td)")
     expected = [
@@ -281,7 +293,7 @@ def test_a_click_on_a_point_shows_its_cells(bench, visit):
 
 
 def test_points_can_be_walked_with_the_keyboard(bench, visit):
-    tab = visit(build_report(bench))
+    tab = visit(report_of(bench))
     assert tab.locator(".point[tabindex='0']").count() == 1
     tab.locator(".point[tabindex='0']").focus()
     assert tab.locator("#tip").is_visible()
@@ -299,7 +311,7 @@ def test_points_can_be_walked_with_the_keyboard(bench, visit):
 
 
 def test_a_method_can_be_hidden(bench, visit):
-    tab = visit(build_report(bench))
+    tab = visit(report_of(bench))
     assert tab.locator(".series[data-method=fairdro] .point").count() > 0
     tab.get_by_role("checkbox", name="FairDRO", exact=True).uncheck()
     assert tab.locator(".series[data-method=fairdro]").count() == 0
@@ -311,9 +323,9 @@ def test_a_method_can_be_hidden(bench, visit):
 
 def test_refused_hopeless_and_diverged_models_are_told(tmp_path, visit):
     store = Store(tmp_path / "bench")
-    plan = BenchPlan(["compas"], ["all"], ["minibatch"], points=9, seeds=2)
+    plan = plan_of(["compas"], ["all"], ["minibatch"], points=9, seeds=2)
     store = synthetic(store, plan, effect={"cov": 2}, diverged=[8])
-    tab = visit(build_report(store))
+    tab = visit(report_of(store))
     move_slider(tab, 100)
     table = table_of(tab)
     assert table["fairhsic"][1].startswith("N/A: fairhsic needs the features of a hidden layer")
@@ -321,14 +333,14 @@ def test_refused_hopeless_and_diverged_models_are_told(tmp_path, visit):
     outside = tab.locator(".series[data-method=cov] .point").count()
     tab.get_by_role("button", name="Show every model").click()
     assert tab.locator(".series[data-method=cov] .point").count() == 8 > outside
-    plan = BenchPlan(["compas"], points=3)
-    table = table_of(visit(build_report(synthetic(Store(tmp_path / "diverged"), plan, diverged=range(3)))))
+    plan = plan_of(["compas"], points=3)
+    table = table_of(visit(report_of(synthetic(Store(tmp_path / "diverged"), plan, diverged=range(3)))))
     assert table["fairdro"][1] == "N/A: every model diverged"
 
 
 def test_a_phone_shows_the_page_without_scrolling_sideways(tmp_path, visit):
-    plan = BenchPlan(["compas"], ["all"], ["minibatch"], points=6, seeds=2)
-    page = build_report(
+    plan = plan_of(["compas"], ["all"], ["minibatch"], points=6, seeds=2)
+    page = report_of(
         synthetic(Store(tmp_path), plan, groups=["a name that is as long as names in the wild can be", "W" * 70])
     )
     tab = visit(page, viewport={"width": 360, "height": 740}, color_scheme="dark")
@@ -338,8 +350,8 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(tmp_path, visit):
 
 
 def test_hostile_names_are_shown_and_not_run(tmp_path, visit):
-    plan = BenchPlan(["compas"], points=4)
-    tab = visit(build_report(synthetic(Store(tmp_path), plan, groups=HOSTILE, classes=HOSTILE)))
+    plan = plan_of(["compas"], points=4)
+    tab = visit(report_of(synthetic(Store(tmp_path), plan, groups=HOSTILE, classes=HOSTILE)))
     click_point(tab, "fairdro")
     groups = tab.locator(".cells tbody th[scope=row]").all_inner_texts()
     assert [name.strip() for name in groups] == HOSTILE * 2
@@ -349,7 +361,7 @@ def test_hostile_names_are_shown_and_not_run(tmp_path, visit):
 
 
 def test_the_page_runs_no_script_but_its_own(bench, chromium, tmp_path):
-    page = build_report(bench).replace("</main>", "<script>window.hacked = 1</script></main>")
+    page = report_of(bench).replace("</main>", "<script>window.hacked = 1</script></main>")
     (tmp_path / "changed.html").write_text(page, encoding="utf-8")
     tab = chromium.new_page()
     tab.goto((tmp_path / "changed.html").as_uri())
@@ -359,7 +371,7 @@ def test_the_page_runs_no_script_but_its_own(bench, chromium, tmp_path):
 
 
 def test_the_page_can_be_used_by_name_and_role(bench, visit):
-    tab = visit(build_report(bench))
+    tab = visit(report_of(bench))
     assert [h.inner_text() for h in tab.get_by_role("heading", level=1).all()] == ["What fairness costs"]
     unnamed = """[...document.querySelectorAll('input,select,button:not([hidden]),[role=img],[role=option],[role=listbox]')]
         .filter(e => !e.labels?.length && !e.ariaLabel && !(e.tagName === 'BUTTON' && e.textContent)).length"""

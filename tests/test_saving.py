@@ -15,9 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import fairdro
 from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV, TableEncoder
+from fairdro._utils.hashing import digest
 from fairdro.errors import InputError
-from fairdro.frontier import Choice, LimitDCA
 from fairdro.metrics import confusion, dca
+from fairdro.selection import Choice, LimitDCA
 from problems import biased_problem
 
 
@@ -41,7 +42,7 @@ def saved(problem, tmp_path_factory):
     [
         FairDROClassifier(2.0),
         FairDROClassifier(0.5, model="mlp", random_state=3),
-        FairClassifier("lbc", eta=1.0, objective="standard"),
+        FairClassifier(method="lbc", eta=1.0, objective="standard"),
         FairDROClassifierCV(rule=LimitDCA(0.2), rhos=[0, 1], cv=KFold(2, shuffle=True, random_state=0)),
     ],
     ids=lambda model: f"{type(model).__name__}-{model.model}",
@@ -107,12 +108,10 @@ def test_a_damaged_folder_is_refused_with_a_sentence(saved, tmp_path, file, dama
 
 def resign(folder, change):
     """Change model.json as someone would who knows how its checksum is made."""
-    from fairdro.saving import _checksum
-
     about = json.loads((folder / "model.json").read_text())
     about.pop("checksum")
     change(about)
-    (folder / "model.json").write_text(json.dumps(about | {"checksum": _checksum(about)}))
+    (folder / "model.json").write_text(json.dumps(about | {"checksum": digest(about)}))
 
 
 @pytest.mark.parametrize(
@@ -161,8 +160,8 @@ def test_files_of_others_are_left_alone(saved, tmp_path):
 def test_a_rule_of_ones_own_and_a_radius_that_was_asked_for_are_told_as_they_are(problem, tmp_path):
     X, y, a = problem
 
-    def fairest(accuracy, dca, *, plain_accuracy):
-        return Choice(int(np.argmin(dca)), "the fairest")
+    def fairest(points, plain):
+        return Choice(int(points["dca"].argmin()), "the fairest")
 
     model = FairDROClassifierCV(rule=fairest, rhos=[0, 1], cv=2).fit(X, y, sensitive_features=a)
     model.save(tmp_path)

@@ -20,9 +20,10 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardSca
 
 from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV, TableEncoder
 from fairdro.errors import InputError
-from fairdro.frontier import LimitDCA, best_dca
+from fairdro.estimators.scoring import SCORERS, choose_by, dca_scorer, deo_scorer, worst_accuracy_scorer
+from fairdro.frontier import best_dca
 from fairdro.metrics import balanced_accuracy, dca, deo, standard_accuracy, worst_accuracy
-from fairdro.scoring import SCORERS, choose_by, dca_scorer, deo_scorer, worst_accuracy_scorer
+from fairdro.selection import LimitDCA
 from problems import biased_problem
 
 
@@ -191,7 +192,7 @@ def test_a_threshold_optimizer_on_top_of_our_classifier(problem):
     fair = FairDROClassifier(0.5).fit(X, y, sensitive_features=a)
     for prefit in (True, False):
         post = ThresholdOptimizer(
-            estimator=fair if prefit else FairClassifier("scratch", objective="standard"),
+            estimator=fair if prefit else FairClassifier(method="scratch", objective="standard"),
             constraints="equalized_odds", prefit=prefit, predict_method="predict_proba",
         )  # fmt: skip
         post.fit(X, y, sensitive_features=a)
@@ -210,7 +211,7 @@ def test_a_threshold_optimizer_on_top_of_our_classifier(problem):
 )
 def test_our_classifier_as_a_base_of_reductions(problem, reduction):
     X, y, a = problem
-    base = FairClassifier("scratch", objective="standard")
+    base = FairClassifier(method="scratch", objective="standard")
     predicted = reduction(base).fit(X, y, sensitive_features=a).predict(X)
     assert standard_accuracy(y, predicted, sensitive_features=a) > 0.6
 

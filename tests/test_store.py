@@ -80,10 +80,10 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path, whole, options):
     process.communicate()
     all_leave(process.pid)
     before = files(tmp_path)
-    assert 0 < len(before) < len(PLAN.banks())
+    assert 0 < len(before) < len(PLAN.banks)
     again = run_bench(PLAN, tmp_path)
     assert before.items() <= files(tmp_path).items()
-    assert len(files(tmp_path)) == len(PLAN.banks())
+    assert len(files(tmp_path)) == len(PLAN.banks)
     pd.testing.assert_frame_equal(again.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)
     stored = pd.read_csv(tmp_path / "results.csv")
     pd.testing.assert_frame_equal(stored.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)
@@ -157,7 +157,7 @@ def test_two_processes_on_one_folder(tmp_path, whole):
         printed, complaint = process.communicate(timeout=300)
         assert process.returncode == 0, complaint
         assert all(f"[{number}/6]" in printed for number in range(1, 7))
-    assert len(files(tmp_path)) == len(PLAN.banks())
+    assert len(files(tmp_path)) == len(PLAN.banks)
     stored = pd.read_csv(tmp_path / "results.csv")
     pd.testing.assert_frame_equal(stored.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)
     assert not list(tmp_path.rglob("*.part"))
@@ -238,7 +238,7 @@ def test_a_stored_bank_comes_back_whole(tmp_path):
         np.testing.assert_array_equal(getattr(back, name), getattr(outcome, name))
     assert set(back.confusion) == {"train", "validation", "test"}
     assert (back.class_names, back.group_names) == (outcome.class_names, outcome.group_names)
-    rows = back.rows()
+    rows = back.rows
     assert rows["dca"].tolist() == METRICS["dca"](outcome.confusion["test"]).reshape(-1).tolist()
     assert rows["validation_dca"].tolist() == METRICS["dca"](outcome.confusion["validation"]).reshape(-1).tolist()
 
@@ -264,7 +264,7 @@ def test_the_name_of_a_bank_follows_its_content_the_data_and_the_version(monkeyp
 
 def test_a_refused_method_is_stored_with_the_reason(tmp_path):
     plan = BenchPlan(datasets=["compas"], methods=["all"], solvers=["minibatch"])
-    refused = [bank for bank in plan.banks() if bank.refusal() is not None]
+    refused = [bank for bank in plan.banks if bank.refusal() is not None]
     assert [bank.method.name for bank in refused] == ["fairhsic", "mfd"]
     store = Store(tmp_path)
     for bank in refused:
@@ -281,7 +281,7 @@ def test_a_bank_that_is_refused_before_any_other_is_trained_stops_nothing(tmp_pa
     plan = BenchPlan(datasets=["compas"], methods=["all"], solvers=["fullbatch"], points=1)
     results = run_bench(plan, tmp_path, workers=1)
     assert results["method"].tolist() == ["scratch"]
-    assert len(Store(tmp_path).refused()) == len(plan.banks()) - 1
+    assert len(Store(tmp_path).refused()) == len(plan.banks) - 1
 
 
 def test_an_empty_folder_has_no_results(tmp_path):

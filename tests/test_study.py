@@ -6,7 +6,7 @@ import pytest
 from command import run_here
 from fairdro.bench import BenchPlan, read_study
 from fairdro.errors import InputError
-from fairdro.frontier import KeepAccuracy, Knee
+from fairdro.selection import KeepAccuracy, Knee
 
 GOOD = """
 out = "there"
@@ -52,11 +52,15 @@ def test_a_study_is_a_list_of_plans(tmp_path):
         (("split = 2", "split = -1"), "line 13: split must lie between 0 and 4294967295, got -1."),
         (('"rw"', '"wr"'), "line 12: There is no method named 'wr'"),
         (('methods = ["scratch", "rw"]', 'methods = ["cov"]'), "line 12: cov needs mini-batches"),
+        (
+            ('methods = ["scratch", "rw"]', 'methods = ["mfd"]\nsolvers = ["minibatch"]'),
+            "line 12: mfd needs the features of a hidden layer",
+        ),
         (('methods = ["scratch", "rw"]', "methods = [3]"), "line 12: methods must be a list of names"),
         (('methods = ["scratch", "rw"]', 'methods = "rw"'), "line 12: methods must be a list of names"),
         (("adaptive = false", 'adaptive = "no"'), "line 14: adaptive must be true or false, got 'no'."),
         (('"knee"', '"elbow"'), "line 4: There is no selection rule named 'elbow'"),
-        (('"knee"', '"keep=7"'), "line 4: The selection rule 'keep=7' needs a share between 0 and 1"),
+        (('"knee"', '"max-dca=7"'), "line 4: The selection rule 'max-dca=7' needs a share between 0 and 1"),
         (("workers = 1", 'workers = "two"'), "line 3: workers must be a whole number"),
         (("workers = 1", "wrokers = 1"), "line 3: there is no option 'wrokers'; choose one of: out, workers, select."),
         (("workers = 1", "workers = 0"), "line 3: workers must be at least 1, got 0."),

@@ -11,10 +11,10 @@ import pytest
 
 import fairdro
 from command import run_here
+from fairdro._utils.files import read_table, write_table
 from fairdro.errors import InputError
-from fairdro.files import read_table, write_table
+from fairdro.estimators.tables import fit_table, predict_table
 from fairdro.metrics import balanced_accuracy, dca
-from fairdro.tabular import fit_table, predict_table
 
 
 def applicants(n=3000, seed=0):
@@ -98,7 +98,7 @@ def test_a_radius_of_ones_own_and_merged_groups(tmp_path):
     table = applicants()
     rng = np.random.default_rng(7)
     table["region"] = np.where(rng.random(len(table)) < 0.03, "island", rng.choice(["north", "south"], len(table)))
-    fitted = fit_table(pa.Table.from_pandas(table), target="repaid", groups=["sex", "region"], rho=3.0)
+    fitted = fit_table(pa.Table.from_pandas(table), target="repaid", groups=["sex", "region"], rho=3.0, small_cells="merge")
     assert fitted.rho == 3.0
     names = fitted.model[-1].group_names_
     assert len(names) == 5
@@ -110,6 +110,24 @@ def test_a_radius_of_ones_own_and_merged_groups(tmp_path):
     assert fitted.model[-1].cell_counts_.min() >= 30
     with pytest.raises(InputError, match="fewer than 30 rows"):
         fit_table(pa.Table.from_pandas(table), target="repaid", groups=["sex", "region"], small_cells="refuse")
+
+
+def test_trees_take_categories_and_missing_values_as_they_are():
+    table = applicants().assign(job=lambda t: np.where(t.index % 3 == 0, None, np.where(t.index % 2 == 0, "cook", "judge")))
+    fitted = fit_table(pa.Table.from_pandas(table), target="repaid", groups=["sex"], rho=1.0, model="boosting")
+    encoder, classifier = fitted.model
+    features = encoder.transform(table)
+    assert features["job"].isna().sum() == table["job"].isna().sum()
+    place = str(features.columns.get_loc("job"))
+    assert classifier.categories_[place].tolist() == ["cook", "judge"]
+    assert classifier.n_features_in_ == len(encoder.columns_)
+
+
+def test_a_multi_layer_perceptron_is_a_model_of_tables():
+    table = pa.Table.from_pandas(applicants())
+    fitted = fit_table(table, target="repaid", groups=["sex"], rho=1.0, model="mlp")
+    assert len(fitted.model[-1].coefs_) == 3
+    assert fitted.after.metric("accuracy") > 0.6
 
 
 def test_missing_groups_and_targets_are_said(tmp_path):
@@ -180,14 +198,14 @@ def junk(tmp_path_factory):
         ("one.csv", {"target": "<script>"}, "There is no column '<script>' in the table; it has: x, y, g."),
         ("one.csv", {"group": "age"}, "There is no column 'age'"),
         ("one.csv", {"group": "y"}, "both the target and a group"),
-        ("many.csv", {}, "'id' has 1,000,000 different texts, too many for categories"),
+        ("many.csv", {}, "'id' has 1,000,000 different strings, too many for categories"),
         ("many.csv", {"target": "id"}, "too many for classes"),
         ("many.csv", {"group": "id"}, "1000000 groups"),
         ("many.csv", {"drop": "name"}, "There is no column 'name'"),
         ("infinite.csv", {}, "'x' has infinite values"),
         ("fractions.csv", {}, "holds fractions, which are no classes"),
         ("bare.csv", {}, "no column left to learn from"),
-        ("small.csv", {}, "all groups merge into one"),
+        ("small.csv", {"small-cells": "merge"}, "all groups merge into one"),
         ("one.csv", {"out": "full"}, "full holds other things"),
         ("one.csv", {"rho": "-1"}, "rho must be zero or a positive number, got -1."),
         ("one.csv", {"rho": "1", "keep-accuracy": "0.9"}, "not both"),
@@ -227,7 +245,7 @@ def test_predict_and_audit_on_junk(folder, junk):
     assert not (folder / "p.csv").exists()
     (folder / "texts.csv").write_text((folder / "people.csv").read_text().replace("30", "thirty"))
     done = run_here("predict", folder / "model", folder / "texts.csv", "--out", "p.csv", cwd=folder)
-    assert "'income' holds numbers in training, but here texts like" in done.stderr
+    assert "'income' holds numbers in training, but here strings like" in done.stderr
 
 
 def test_names_like_html_are_shown_and_never_markup(tmp_path):
@@ -302,7 +320,7 @@ def test_the_same_row_gives_the_same_prediction_whatever_stands_beside_it(tmp_pa
 def test_a_full_disk_leaves_no_half_written_file(tmp_path):
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
-        "import pyarrow as pa; from pathlib import Path; from fairdro.files import write_table;"
+        "import pyarrow as pa; from pathlib import Path; from fairdro._utils.files import write_table;"
         "write_table(pa.table({'x': list(range(5000))}), Path(sys.argv[1]))"
     )
     target = tmp_path / "t.csv"

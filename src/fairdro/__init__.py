@@ -4,11 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairdro.boosting import FairDROBoostingClassifier
     from fairdro.data import load_dataset
-    from fairdro.estimators import FairClassifier, FairDROClassifier, FairDROClassifierCV, load, model_card, save
-    from fairdro.loss import FairDROLoss, FairLoss
-    from fairdro.preprocessing import TableEncoder
+    from fairdro.estimators import (
+        FairClassifier,
+        FairDROBoostingClassifier,
+        FairDROClassifier,
+        FairDROClassifierCV,
+        TableEncoder,
+        load,
+        model_card,
+        save,
+    )
+    from fairdro.networks.loss import FairDROLoss, FairLoss
+
+    __version__: str
 
 __all__ = [
     "FairClassifier",
@@ -18,23 +27,24 @@ __all__ = [
     "FairDROLoss",
     "FairLoss",
     "TableEncoder",
+    "__version__",
     "load",
     "load_dataset",
     "model_card",
     "save",
 ]
 
-HOMES = {
-    "FairDROBoostingClassifier": "boosting",
-    "FairDROLoss": "loss",
-    "FairLoss": "loss",
-    "TableEncoder": "preprocessing",
-    "load_dataset": "data",
-}
+HOMES = {"FairDROLoss": "networks.loss", "FairLoss": "networks.loss", "load_dataset": "data"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is asked for: torch and scikit-learn take a while."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("fairdro")
     if name in __all__:
         return getattr(import_module(f"fairdro.{HOMES.get(name, 'estimators')}"), name)
     raise AttributeError(f"module 'fairdro' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,270 +1,30 @@
 """Samples to cells: the only place that groups data.
 
-Every class ``y`` and group ``a`` meet in a cell ``(y, a)``. Labels of any hashable kind become codes here, several
-sensitive columns become one group per combination, and per-sample values become per-cell sums, counts and means of shape
-``(..., Y, A)``. Soft groups are a membership matrix ``(N, A)``; everything downstream is the same.
+Every class ``y`` and group ``a`` meet in a cell ``(y, a)``; values per sample become sums, counts and means per cell, of
+shape ``(..., Y, A)``. Soft groups are a membership matrix ``(N, A)``; everything downstream is the same.
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.errors import InputError, unknown_name
+from fairdro.errors import InputError
+from fairdro.groups import Groups
 
-__all__ = [
-    "SMALL_CELLS",
-    "TOO_FEW",
-    "CellTotals",
-    "Cells",
-    "Groups",
-    "as_column",
-    "check_weights",
-    "encode_groups",
-    "encode_labels",
-    "settle_small_cells",
-    "take_rows",
-]
+__all__ = ["CellTotals", "Cells", "check_weights", "take_rows"]
 
-MAX_GROUPS = 1000
 DENSE_CELLS = 64
-TOO_FEW = 30  # rows of a cell below which its accuracy is mostly chance: a 95 % interval is 36 points wide at 29 rows
-SMALL_CELLS = ["warn", "merge", "refuse"]
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Group labels as codes, or as soft membership.
-
-    Attributes
-    ----------
-    values : ndarray
-        ``(N,)`` integer codes, or ``(N, A)`` membership whose rows sum to one.
-    names : list of str
-        One name per group.
-    """
-
-    values: np.ndarray
-    names: list[str]
-
-    @property
-    def soft(self) -> bool:
-        """Whether a sample may belong to several groups in shares."""
-        return self.values.ndim == 2
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-def as_column(values: Any, what: str) -> pd.Index:
-    """Take one column of labels from a list, array, tensor, Series or one-column table of pandas, polars or pyarrow."""
-    if isinstance(values, torch.Tensor):
-        values = values.numpy(force=True)
-    if hasattr(values, "to_pandas"):
-        values = values.to_pandas()
-    if isinstance(values, str) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
-        raise InputError(f"{what} must be a column of labels, got {values!r}.")
-    if isinstance(values, pd.DataFrame | np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
-        values = np.asarray(values)[:, 0]
-    if getattr(values, "ndim", 1) != 1:
-        raise InputError(f"{what} must be one column, but its shape is {tuple(values.shape)}.")
-    if getattr(values, "dtype", None) == np.float16:
-        values = values.astype(np.float32)
-    return pd.Index(values, tupleize_cols=False)
-
-
-def encode_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Turn one column of hashable labels into integer codes and the sorted distinct labels.
-
-    Parameters
-    ----------
-    values : array-like of shape (N,)
-        Labels of any hashable kind: numbers, strings, booleans, tuples.
-    what : str
-        What the column is called in an error message.
-
-    Returns
-    -------
-    codes : ndarray of int64, shape (N,)
-    labels : ndarray, shape (number of distinct labels,)
-    """
-    column = as_column(values, what)
-    if len(column) == 0:
-        raise InputError(f"{what} is empty.")
-    try:
-        codes, labels = column.factorize()
-    except TypeError as error:
-        raise InputError(f"{what} holds labels that cannot be compared ({error}); use numbers or strings.") from error
-    if (missing := int((codes < 0).sum())) > 0:
-        raise InputError(f"{what} has missing values ({missing} of {len(column)}); drop those rows or give them a label.")
-    try:
-        order = labels.argsort()
-    except TypeError:  # labels of different types have no order of their own
-        order = np.array(sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, repr(labels[i]))))
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[order] = np.arange(len(labels))
-    return rank[codes], np.asarray(labels[order])
-
-
-def encode_groups(sensitive_features: Any) -> Groups:
-    """Turn sensitive features into groups.
-
-    Parameters
-    ----------
-    sensitive_features : array-like, Series, DataFrame, dict or list of columns
-        One column: a group per distinct value. Several columns: a group per combination that occurs. A floating-point
-        table with entries in [0, 1] whose rows sum to one: soft membership, a column per group.
-
-    Returns
-    -------
-    Groups
-    """
-    table = _as_table(sensitive_features)
-    if _is_membership(table):
-        shares = table.to_numpy(np.float64)
-        return Groups(shares / shares.sum(axis=1, keepdims=True), [str(c) for c in table.columns])
-    columns = [encode_labels(table[c], f"sensitive feature {str(c)!r}") for c in table.columns]
-    if len(columns) == 1:
-        codes, labels = columns[0]
-        names = [str(label) for label in labels]
-    else:
-        combinations, codes = np.unique(np.column_stack([codes for codes, _ in columns]), axis=0, return_inverse=True)
-        codes = codes.reshape(-1).astype(np.int64)
-        parts = [[str(columns[j][1][c]) for j, c in enumerate(row)] for row in combinations]
-        names = [", ".join(part) for part in parts]
-        if len(set(names)) < len(names):  # values with commas
-            names = [", ".join(map(repr, part)) for part in parts]
-    limit = max(50, min(MAX_GROUPS, len(table) // 10))
-    if len(names) > limit:
-        raise InputError(
-            f"The sensitive features make {len(names)} groups of {len(table)} rows, too many to mean anything (at most "
-            f"{limit}); put values into bins, or pass a membership table whose rows sum to one."
-        )
-    return Groups(codes, names)
-
-
-def settle_small_cells(y: np.ndarray, groups: Groups, *, class_names: list[str], how: str, floor: int = TOO_FEW) -> Groups:
-    """Deal with cells that have too few rows to mean anything.
-
-    Parameters
-    ----------
-    y : ndarray of int64, shape (N,)
-        Class codes, indices into ``class_names``.
-    groups : Groups
-    how : {"warn", "merge", "refuse"}
-        Say which they are; merge groups with such a cell into one, with the next smallest until it has enough; or raise an
-        error.
-    floor : int
-        Rows a cell should have.
-
-    Returns
-    -------
-    Groups
-        Those passed, or merged ones.
-    """
-    if how not in SMALL_CELLS:
-        raise unknown_name("way with small cells", how, SMALL_CELLS)
-    counts = Cells.from_labels(y, groups, n_classes=len(class_names)).counts.numpy()
-    if (counts >= floor).all():
-        return groups
-    if how == "merge":
-        return _merge_small(groups, counts, floor)
-    small = [
-        f"{class_names[k]} / {groups.names[a]} ({counts[k, a]:.3g})" for k, a in np.argwhere((counts > 0) & (counts < floor))
-    ]
-    empty = f"{int((counts == 0).sum())} have none" if (counts == 0).any() else ""
-    named = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-    sentence = (
-        f"Some classes and groups have fewer than {floor} rows, too few to mean anything: "
-        f"{'; '.join(part for part in (named, empty) if part)}."
-    )
-    if how == "refuse":
-        raise InputError(f"{sentence} Merge groups (small_cells='merge'), or lower min_cell_size.")
-    warnings.warn(f"{sentence} Merge groups with small_cells='merge'.", UserWarning, stacklevel=4)
-    return groups
-
-
-def _merge_small(groups: Groups, counts: np.ndarray, floor: int) -> Groups:
-    by_size = np.argsort(counts.min(axis=0), kind="stable")
-    number = int((counts.min(axis=0) < floor).sum())
-    while (counts[:, by_size[:number]].sum(axis=1) < floor).any() and number < len(by_size):
-        number += 1
-    merged, kept = np.sort(by_size[:number]), np.sort(by_size[number:])
-    if len(kept) == 0:
-        raise InputError(
-            f"With at least {floor} rows in every class and group, all groups merge into one; lower min_cell_size, or use "
-            "fewer sensitive columns."
-        )
-    names = [groups.names[a] for a in merged]
-    named = " or ".join(names[:4]) + (f" or {len(names) - 4} more" if len(names) > 4 else "")
-    place = np.full(len(groups.names), len(kept))
-    place[kept] = np.arange(len(kept))
-    if not groups.soft:
-        return Groups(place[groups.values], [*(groups.names[a] for a in kept), named])
-    shares = np.column_stack([groups.values[:, kept], groups.values[:, merged].sum(axis=1)])
-    return Groups(shares, [*(groups.names[a] for a in kept), named])
-
-
-def _as_table(features: Any) -> pd.DataFrame:
-    if hasattr(features, "to_pandas"):  # polars, pyarrow
-        features = features.to_pandas()
-    if isinstance(features, torch.Tensor):
-        features = features.numpy(force=True)
-    if isinstance(features, list | tuple) and len(features) > 0:
-        features = [column.to_pandas() if hasattr(column, "to_pandas") else column for column in features]
-        if all(isinstance(column, pd.Series | np.ndarray) and column.ndim == 1 for column in features):
-            named = [getattr(column, "name", None) or f"group {j}" for j, column in enumerate(features)]
-            if len(set(named)) < len(named):
-                raise InputError("sensitive_features has two columns of the same name; rename one.")
-            features = {name: np.asarray(column) for name, column in zip(named, features, strict=True)}
-        elif all(isinstance(row, list) for row in features):
-            features = pd.DataFrame(features).rename(columns="group {}".format)
-    try:
-        if isinstance(features, pd.DataFrame | dict):
-            table = pd.DataFrame(features)
-        elif getattr(features, "ndim", 1) == 2:
-            table = pd.DataFrame(features, columns=[f"group {j}" for j in range(features.shape[1])])
-        else:
-            name = getattr(features, "name", None)
-            column = as_column(features, "sensitive_features")
-            table = pd.DataFrame({"group" if name is None else name: pd.Series(column)})
-    except ValueError as error:
-        raise InputError(f"sensitive_features must be columns of equal length: {error}.") from error
-    if table.shape[0] == 0 or table.shape[1] == 0:
-        raise InputError("sensitive_features is empty.")
-    if not table.columns.is_unique:
-        raise InputError("sensitive_features has two columns of the same name; rename one.")
-    return table
-
-
-def _is_membership(table: pd.DataFrame) -> bool:
-    """Whether a table of several floating-point columns is soft membership; if it only looks like it, say so."""
-    if table.shape[1] < 2 or not all(pd.api.types.is_float_dtype(dtype) for dtype in table.dtypes):
-        return False
-    shares = table.to_numpy(np.float64)
-    if np.isnan(shares).any():
-        raise InputError("sensitive_features has missing values; drop those rows or fill them in.")
-    totals = shares.sum(axis=1)
-    if (shares >= 0).all() and np.allclose(totals, 1, atol=1e-3):
-        return True
-    if (shares % 1 != 0).any():
-        raise InputError(
-            "sensitive_features looks like soft membership, but its entries are not shares that sum to one in every row "
-            f"(rows sum to between {totals.min():.4g} and {totals.max():.4g}); normalise it, or put values into bins."
-        )
-    return False
 
 
 @dataclass(frozen=True)
 class CellTotals:
-    """Sums and counts per cell. They add up: over chunks with ``+``, over processes with :meth:`all_reduce`."""
+    """Sums and counts per cell. They add up over chunks, with ``+``."""
 
     sums: Tensor
     counts: Tensor
@@ -276,13 +36,6 @@ class CellTotals:
     def means(self) -> Tensor:
         """Mean per cell ``(..., Y, A)``; NaN marks an empty cell."""
         return self.sums / self.counts.to(self.sums.dtype)
-
-    def all_reduce(self) -> CellTotals:
-        """Totals over all processes of the default ``torch.distributed`` group."""
-        sums, counts = self.sums.clone(), self.counts.clone()
-        torch.distributed.all_reduce(sums)
-        torch.distributed.all_reduce(counts)
-        return CellTotals(sums, counts)
 
 
 def take_rows(values: Tensor, rows: Tensor) -> Tensor:
@@ -344,6 +97,11 @@ class Cells:
     def __len__(self) -> int:
         return self.y.shape[-1]
 
+    @cached_property
+    def codes(self) -> Tensor:
+        """The cell of each sample, ``y * A + a``; where groups are soft, the class alone. For strata and sorting."""
+        return (self.y if self.soft else self.y * self.n_groups + self.groups).int()
+
     @property
     def membership(self) -> Tensor:
         """Share of each sample in each group, ``(..., N, A)``."""
@@ -398,12 +156,7 @@ class Cells:
         """
         if self.soft:
             return (per_cell[..., self.y, :] * self.groups.to(per_cell.dtype)).sum(-1)
-        return per_cell.flatten(-2).index_select(-1, self._codes)
-
-    @cached_property
-    def _codes(self) -> Tensor:
-        """The cell of each sample, by number; of hard groups."""
-        return (self.y * self.n_groups + self.groups).int()
+        return per_cell.flatten(-2).index_select(-1, self.codes)
 
     @cached_property
     def _sparse(self) -> bool:
@@ -416,7 +169,7 @@ class Cells:
         if self.sample_weight is not None:
             values = values * self.sample_weight.to(values.dtype)
         sums = values.new_zeros(*values.shape[:-1], self.n_classes * self.n_groups)
-        return sums.index_add_(-1, self._codes, values)
+        return sums.index_add_(-1, self.codes, values)
 
     def _by_cell(self, flat: Tensor) -> Tensor:
         return flat.unflatten(-1, (self.n_classes, self.n_groups))

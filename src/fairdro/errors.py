@@ -1,8 +1,14 @@
-"""The one exception that means: the user can mend this, and the message says how."""
+"""Errors a user can fix; the message says how."""
+
+__all__ = ["InputError", "MissingExtraError", "unknown_name"]
 
 
 class InputError(ValueError):
     """A mistake in what the caller passed, told in one sentence. The command line prints it and exits with 2."""
+
+
+class MissingExtraError(ImportError, InputError):
+    """A package is not installed that an extra of fairdro brings; the message names the extra."""
 
 
 def unknown_name(kind: str, name: object, known: list[str]) -> InputError:

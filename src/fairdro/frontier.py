@@ -1,33 +1,12 @@
-"""Frontiers of accuracy against unfairness, and which point to choose: pure functions."""
+"""The geometry of a frontier of accuracy against unfairness: pure functions."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from fairdro.errors import InputError, unknown_name
+from fairdro.errors import InputError
 
-__all__ = [
-    "RULES",
-    "Asked",
-    "Choice",
-    "KeepAccuracy",
-    "Knee",
-    "LimitDCA",
-    "Rule",
-    "best_accuracy",
-    "best_dca",
-    "convex_envelope",
-    "fill_holes",
-    "hypervolume",
-    "knee",
-    "non_dominated",
-    "rule_from",
-    "rule_text",
-]
+__all__ = ["best_accuracy", "best_dca", "convex_envelope", "fill_holes", "knee", "non_dominated"]
 
 
 def non_dominated(accuracy: Any, dca: Any) -> np.ndarray:
@@ -87,111 +66,6 @@ def knee(accuracy: Any, dca: Any) -> int:
     x = (accuracy[hull] - accuracy[hull[-1]]) / (accuracy[hull[0]] - accuracy[hull[-1]])
     y = (dca[hull] - dca[hull[-1]]) / (dca[hull[0]] - dca[hull[-1]])
     return int(hull[np.argmax(x - y)])
-
-
-def hypervolume(accuracy: Any, dca: Any, *, reference: tuple[float, float]) -> float:
-    """Return the area of what the points beat, up to the ``reference`` accuracy and DCA; larger is better.
-
-    Points that are not better than the reference in both ways add nothing.
-    """
-    accuracy, dca = _points(accuracy, dca)
-    better = (accuracy > reference[0]) & (dca < reference[1])
-    if not better.any():
-        return 0.0
-    accuracy, dca = accuracy[better], dca[better]
-    front = non_dominated(accuracy, dca)
-    heights = np.diff(np.concatenate([[reference[1]], dca[front]]))
-    return float(-(heights * (accuracy[front] - reference[0])).sum())
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The index of a chosen point, and why it was chosen."""
-
-    index: int
-    why: str
-
-
-@dataclass(frozen=True)
-class KeepAccuracy:
-    """The smallest DCA that keeps a share of plain training's accuracy; the paper's rule with 95 %."""
-
-    share: float = 0.95
-
-    def __str__(self) -> str:
-        return f"smallest DCA that keeps {100 * self.share:g} % of plain training's accuracy"
-
-    def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
-        """Choose a point."""
-        limit = self.share * plain_accuracy
-        index = best_dca(accuracy, dca, min_accuracy=limit)
-        return Choice(index, f"the smallest DCA at an accuracy of {100 * limit:.2f} % or more")
-
-
-@dataclass(frozen=True)
-class LimitDCA:
-    """The largest accuracy with a DCA of at most a limit."""
-
-    limit: float = 0.05
-
-    def __str__(self) -> str:
-        return f"largest accuracy with a DCA of at most {100 * self.limit:g} %"
-
-    def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
-        """Choose a point."""
-        return Choice(best_accuracy(accuracy, dca, max_dca=self.limit), f"the {self}")
-
-
-@dataclass(frozen=True)
-class Knee:
-    """The knee of the envelope, beyond which fairness costs more."""
-
-    def __str__(self) -> str:
-        return "knee of the frontier"
-
-    def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
-        """Choose a point."""
-        return Choice(knee(accuracy, dca), "farthest below the line between the frontier's ends")
-
-
-Rule = KeepAccuracy | LimitDCA | Knee
-RULES: dict[str, Callable[..., Rule]] = {"keep": KeepAccuracy, "max-dca": LimitDCA, "knee": Knee}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The one radius that was asked for, behind plain training, whatever the figures are."""
-
-    blind: ClassVar[bool] = True
-
-    def __str__(self) -> str:
-        return "one that was asked for"
-
-    def __call__(self, accuracy: Any, dca: Any, *, plain_accuracy: float) -> Choice:
-        """Choose the last point."""
-        return Choice(len(accuracy) - 1, "asked for")
-
-
-def rule_from(text: str) -> Rule:
-    """Read a selection rule: ``keep=0.95``, ``max-dca=0.05`` or ``knee``."""
-    name, given, value = text.partition("=")
-    if name not in RULES:
-        raise unknown_name("selection rule", name, [f"{n}=0.95" if n == "keep" else n for n in RULES])
-    try:
-        share = [float(value)] if given else []
-    except ValueError:
-        share = [-1.0]
-    if any(not 0 <= v <= 1 for v in share) or (share and name == "knee"):
-        raise InputError(
-            f"The selection rule {text!r} needs a share between 0 and 1, for example keep=0.95 or max-dca=0.05."
-        )
-    return RULES[name](*share)
-
-
-def rule_text(rule: Rule) -> str:
-    """Write a selection rule so that :func:`rule_from` reads it."""
-    name = next(name for name, kind in RULES.items() if type(rule) is kind)
-    return "=".join([name, *(repr(float(value)) for value in vars(rule).values())])
 
 
 def fill_holes(strengths: Any, accuracy: Any, dca: Any, number: int) -> list[float]:

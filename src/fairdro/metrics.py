@@ -5,11 +5,10 @@ function of that tensor and takes any leading dimensions, so a whole bank of mod
 out of means and gaps. All rates are fractions.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -18,8 +17,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.cells import TOO_FEW, Cells, as_column, encode_groups, encode_labels
+from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
+from fairdro.groups import TOO_FEW, as_column, encode_groups, encode_labels
 
 __all__ = [
     "METRICS",
@@ -27,6 +27,7 @@ __all__ = [
     "Confusion",
     "balanced_accuracy",
     "cell_accuracy",
+    "class_accuracy",
     "confusion",
     "confusion_counts",
     "dca",
@@ -34,6 +35,7 @@ __all__ = [
     "deo",
     "equalized_odds_difference",
     "group_report",
+    "metric_table",
     "standard_accuracy",
     "wilson_interval",
     "worst_accuracy",
@@ -113,6 +115,28 @@ METRICS: dict[str, Metric] = {
 
 REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
 """Metrics that tables of many models hold."""
+
+
+def class_accuracy(counts: np.ndarray) -> np.ndarray:
+    """Accuracy per class, the mean over its groups ``(..., Y)``, NaN for a class without samples."""
+    return _mean(cell_accuracy(counts), (-1,))
+
+
+def metric_table(counts: np.ndarray) -> pd.DataFrame:
+    """Return a row per model with its metrics, as tables of many models and selection rules have them.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (P, Y, A, Y)
+
+    Returns
+    -------
+    DataFrame
+        Columns :data:`REPORTED`, and ``class_accuracy_0`` and so on: the accuracy of every class, averaged over groups.
+    """
+    by_class = class_accuracy(counts)
+    columns = {name: METRICS[name](counts) for name in REPORTED}
+    return pd.DataFrame(columns | {f"class_accuracy_{k}": by_class[:, k] for k in range(by_class.shape[1])})
 
 
 def confusion_counts(predictions: Tensor, cells: Cells) -> np.ndarray:
@@ -196,10 +220,18 @@ class Confusion:
         """Resample within each cell: given the cell's size, its predictions are multinomial."""
         if n_boot < 1 or seed < 0:
             raise InputError(f"n_boot must be at least 1 and seed not negative, got {n_boot} and {seed}.")
-        sizes = self.counts.sum(-1).astype(np.int64)
-        rates = np.nan_to_num(_rates(self.counts))
-        rates[sizes == 0, 0] = 1.0
-        return np.random.default_rng(seed).multinomial(sizes, rates, size=(n_boot, *sizes.shape)).astype(np.float64)
+        if (n_boot, seed) not in self._draws:
+            sizes = self.counts.sum(-1).astype(np.int64)
+            rates = np.nan_to_num(_rates(self.counts))
+            rates[sizes == 0, 0] = 1.0
+            draws = np.random.default_rng(seed).multinomial(sizes, rates, size=(n_boot, *sizes.shape))
+            self._draws[n_boot, seed] = draws.astype(np.float64)
+        return self._draws[n_boot, seed]
+
+    @cached_property
+    def _draws(self) -> dict[tuple[int, int], np.ndarray]:
+        """What was drawn already: metrics and cells, card and terminal ask for the same."""
+        return {}
 
 
 def _tails(level: float) -> list[float]:

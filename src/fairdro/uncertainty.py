@@ -5,8 +5,6 @@ passes ``(..., Y, A)``, joint optimisation flattens the cells first. A NaN loss 
 the problem is solved on the others.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -2,17 +2,19 @@
 
 from fairdro.bench.outputs import write_outputs
 from fairdro.bench.plan import Bank, BenchPlan
-from fairdro.bench.run import OnStep, run_bank, run_bench
+from fairdro.bench.run import OnBankStep, run_bank, run_bench
 from fairdro.bench.store import Outcome, Store
 from fairdro.bench.study import Study, read_study
+from fairdro.bench.summary import Summary
 
 __all__ = [
     "Bank",
     "BenchPlan",
-    "OnStep",
+    "OnBankStep",
     "Outcome",
     "Store",
     "Study",
+    "Summary",
     "read_study",
     "run_bank",
     "run_bench",

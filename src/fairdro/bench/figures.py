@@ -1,7 +1,5 @@
 """The pictures of a bench, made from the store: frontiers, ablations, weights over training, cells, time."""
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Iterator
@@ -14,13 +12,11 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
+from fairdro._utils.files import write_whole
 from fairdro.bench.store import MODEL, Outcome
-from fairdro.bench.tables import bench_title, find_point, over_seeds, varying
-from fairdro.files import write_whole
+from fairdro.bench.summary import Summary
+from fairdro.bench.tables import bench_title, find_point, varying
 from fairdro.frontier import convex_envelope
-from fairdro.metrics import Confusion
-
-__all__ = ["cells_chart", "frontier_chart", "pictures", "save_chart", "seconds_chart", "training_chart"]
 
 COLOURS = [
     "#d1495b", "#1f5fa8", "#2a9d8f", "#e9a23b", "#7a5195", "#5c6770", "#8cb369", "#f4a3b4", "#17becf", "#8b5e34", "#3a3a3a",
@@ -33,32 +29,29 @@ ABLATIONS = [
 Chart = alt.TopLevelMixin
 
 
-def pictures(results: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outcome]) -> Iterator[tuple[str, Chart]]:
+def pictures(summary: Summary) -> Iterator[tuple[str, Chart]]:
     """Give every picture that the results allow, with its name."""
-    methods = set(results["method"])
-    yield "frontier", frontier_chart(results, selected)
-    if len(methods & set(ABLATIONS)) > 2:
-        kept = [frame[frame["method"].isin(ABLATIONS)] for frame in (results, selected)]
+    points, selected = summary.points, summary.selected
+    yield "frontier", frontier_chart(points, selected)
+    if len(set(points["method"]) & set(ABLATIONS)) > 2:
+        kept = [frame[frame["method"].isin(ABLATIONS)] for frame in (points, selected)]
         yield "ablations", frontier_chart(*kept)
-    trained = [outcome for outcome in outcomes if outcome.refused is None]
+    trained = [outcome for outcome in summary.outcomes if outcome.refused is None]
     found = selected[selected["accuracy"].notna()]
     for name, compared in (("training", ["scratch", "fairdro"]), ("smoothing", ["fairdro", "fairdro_wo_smoothing"])):
         if set(compared) <= set(found["method"]):
             yield name, training_chart(found[found["method"].isin(compared)], trained)
     if len(found):
         yield "cells", cells_chart(found, trained)
-    yield "seconds", seconds_chart(results)
+    yield "seconds", seconds_chart(summary.results)
 
 
-def frontier_chart(results: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatChart:
+def frontier_chart(points: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatChart:
     """Draw every trained point (mean over seeds) and the convex envelope of each method, a panel per bench.
 
-    Models and solvers share a panel, so that they can be compared.
-
-    Scratch, which has no hyperparameter, is a diamond with dotted lines through it; selected points are ringed. Lower right
-    is better.
+    Models and solvers share a panel, so that they can be compared. Scratch, which has no hyperparameter, is a diamond with
+    dotted lines through it; selected points are ringed. Lower right is better.
     """
-    points = over_seeds(results)
     named = varying(points)
     points = _in_percent(points[~points["diverged"]], named)
     chosen = _in_percent(selected[selected["accuracy"].notna()], named)
@@ -165,10 +158,8 @@ def cells_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatC
     tables = []
     for _, chosen in selected.iterrows():
         outcome, point = find_point(outcomes, chosen)
-        counts = outcome.confusion["test"][0, point]
-        cells = Confusion(counts, outcome.class_names, outcome.group_names).cells(n_boot=300).reset_index()
         title = bench_title(chosen, ["model", "solver", *varying(selected)])
-        tables.append(cells.assign(method=chosen["method"], bench=title))
+        tables.append(outcome.judged[point].cells().reset_index().assign(method=chosen["method"], bench=title))
     table = pd.concat(tables)
     table = table.assign(**{c: 100 * table[c] for c in ("accuracy", "low", "high")})
     charts = []

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from itertools import product
 from typing import Any
 
 import pandas as pd
+from torch import Tensor
 
-from fairdro.data import DATASETS, PROTOCOLS, Dataset, is_features, load_dataset
+from fairdro._utils.hashing import digest
+from fairdro.data import PROTOCOLS, Dataset, is_features, load_dataset, names
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
-from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, Task, get_method
-from fairdro.models import MODELS, get_model
-from fairdro.training.boosting import STRATEGIES
-from fairdro.training.heads import check_weighs_cells
+from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, get_method
+from fairdro.training.engines import ENGINES, Engine, get_engine, solvers_of
 
-__all__ = ["SOLVERS", "Bank", "BenchPlan"]
-
-SOLVERS = ["fullbatch", "minibatch"]
-BOOSTING = "boosting"  # a model whose solvers are its strategies
-OWN_SOLVER = {"linear": "fullbatch", BOOSTING: STRATEGIES[0]}  # others are trained in mini-batches
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 
 
@@ -39,9 +33,9 @@ def _fingerprint(name: str) -> str:
     return known_dataset(name).fingerprint
 
 
-def _trains(solver: str, method: type[Method]) -> bool:
-    """Whether a solver, or a strategy of boosting, can train a method."""
-    return ("fullbatch" if solver in STRATEGIES else solver) in method.solvers()
+@cache
+def _counts(name: str) -> Tensor:
+    return known_dataset(name).cells.counts
 
 
 @dataclass(frozen=True)
@@ -53,10 +47,10 @@ class Bank:
 
     dataset: str
     method: Method
-    model: str = "linear"
-    solver: str = "fullbatch"
+    model: str = ENGINES[0].model
+    solver: str = ENGINES[0].solver
     seeds: tuple[int, ...] = (0,)
-    protocol: str = "paper"
+    protocol: str = "validated"
     split: int = 0
     objective: str = "balanced"
 
@@ -79,102 +73,84 @@ class Bank:
     @property
     def id(self) -> str:
         """Name made from the bank's content, the data and the version of the package."""
-        content = [self.spec(), _fingerprint(self.dataset), metadata.version("fairdro")]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:20]
+        return digest(self.spec(), _fingerprint(self.dataset), metadata.version("fairdro"))[:20]
+
+    @property
+    def engine(self) -> Engine:
+        """What trains it."""
+        return get_engine(self.model, self.solver)
 
     @property
     def cost(self) -> float:
         """Rough relative cost of training."""
         rounds = self.method.rounds + (self.method.teacher() is not None)
-        slower = {"fullbatch": 1, "head": 10}.get(self.solver, 30)
-        return len(known_dataset(self.dataset)) * rounds * slower * (1 + len(self.seeds) * self.method.points / 40)
+        models = 1 + len(self.seeds) * self.method.points / 40
+        return len(known_dataset(self.dataset)) * rounds * self.engine.cost * models
 
     def refusal(self) -> str | None:
-        """Say why the method cannot be trained on this data and model, if so."""
-        dataset = known_dataset(self.dataset)
-        try:
-            if self.model == BOOSTING:
-                check_weighs_cells(self.method, dataset.cells)
-            else:
-                self.method.check(Task(dataset.cells.counts, hidden=get_model(self.model).hidden))
-        except InputError as error:
-            return str(error)
-        return None
+        """Say why the method cannot be trained on this data with this model, if so."""
+        return self.engine.refusal(self.method, _counts(self.dataset))
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to compare.
+    """What to compare. Making a plan loads no data; :meth:`check` does.
 
     Attributes
     ----------
     datasets, methods, solvers : list of str
         ``["all"]`` are all methods that one of the solvers can train; those that the model or the data do not allow are
-        reported with the reason. Without a solver, that of the model: ``fullbatch`` for linear, ``head`` for boosting,
-        otherwise ``minibatch``.
+        reported with the reason. Without a solver, the model's default.
     model : str
+        One that can be trained on a table.
     points : int
         Hyperparameter points per method. A solver skips methods it cannot train.
     seeds : int
-        Seeds per point with the mini-batch solver; the full-batch solver has no randomness and trains once.
-    protocol : {"paper", "validated"}
+        Seeds per point for a solver whose result depends on the seed; others train once.
+    protocol : {"validated", "paper"}
     split : int
         Seed of the train/test split; 0 is the paper's.
     objective : {"balanced", "standard"}
         What the baselines minimise: every cell, or every sample, counts the same.
     adaptive : bool, optional
         Whether half the points of a method with one strength go where the first half leaves holes in the frontier, judged on
-        the training part. By default with the full-batch solver, and not with the paper's mini-batches.
+        the training part. By default for solvers whose result does not depend on the seed.
     """
 
-    datasets: list[str] = field(default_factory=lambda: list(DATASETS))
+    datasets: list[str] = field(default_factory=lambda: names("table"))
     methods: list[str] = field(default_factory=lambda: ["scratch", "fairdro"])
     solvers: list[str] = field(default_factory=list)
-    model: str = "linear"
+    model: str = ENGINES[0].model
     points: int = 20
     seeds: int = 4
-    protocol: str = "paper"
+    protocol: str = "validated"
     split: int = 0
     objective: str = "balanced"
     adaptive: bool | None = None
 
     def __post_init__(self) -> None:
-        everything = self.methods == ["all"]
-        if not self.solvers:
-            object.__setattr__(self, "solvers", [OWN_SOLVER.get(self.model, "minibatch")])
-        if everything:
-            trainable = [name for name, method in METHODS.items() if any(_trains(s, method) for s in self.solvers)]
-            object.__setattr__(self, "methods", trainable or list(METHODS))
         self._check_names()
         self._check_numbers()
-        for name in self.methods:
-            if not any(_trains(solver, get_method(name)) for solver in self.solvers):
-                if self.model == BOOSTING:
-                    raise InputError(
-                        f"Boosted trees know methods that only weigh cells, and {name} does more; leave it out."
-                    )
-                raise InputError(f"{name} needs mini-batches; add minibatch to the solvers or leave it out.")
-        if self.model != "linear" and "fullbatch" in self.solvers:
-            raise InputError(f"The full-batch solver trains linear models only; use solver minibatch for {self.model}.")
-        if not everything:
-            self._refuse_the_impossible()
+        for kind in self._kinds:
+            refusals = [engine.refuses(kind()) for engine in self.engines]
+            if None not in refusals:
+                raise InputError(str(refusals[0]))
 
     def _check_names(self) -> None:
-        for kind, names, known in (
-            ("dataset", self.datasets, [*DATASETS, *filter(is_features, self.datasets)]),
-            ("method", self.methods, list(METHODS)),
-            ("solver", self.solvers, STRATEGIES if self.model == BOOSTING else SOLVERS),
-            ("model", [self.model], [*MODELS, BOOSTING]),
+        if "all" in self.methods and not self._everything:
+            raise InputError("'all' stands for every method: name it alone.")
+        for kind, given, known in (
+            ("dataset", self.datasets, [*names("table"), *filter(is_features, self.datasets)]),
+            ("method", self.methods, ["all"] if self._everything else list(METHODS)),
+            ("solver", [engine.solver for engine in self.engines], solvers_of(self.model)),
             ("protocol", [self.protocol], PROTOCOLS),
             ("objective", [self.objective], OBJECTIVES),
         ):
-            if len(names) != len(set(names)):
-                raise InputError(f"A {kind} is named twice: {', '.join(names)}.")
-            if not names:
+            if len(given) != len(set(given)):
+                raise InputError(f"A {kind} is named twice: {', '.join(given)}.")
+            if not given:
                 raise InputError(f"Name at least one {kind}: {', '.join(known)}.")
-            if "all" in names and kind == "method":
-                raise InputError("'all' stands for every method: name it alone.")
-            for name in names:
+            for name in given:
                 if name not in known:
                     raise unknown_name(kind, name, known)
 
@@ -187,24 +163,44 @@ class BenchPlan:
             if not least <= number <= most:
                 raise InputError(f"{kind} must lie between {least} and {most}, got {number}.")
 
-    def banks(self) -> list[Bank]:
-        """Return the banks to begin with, in the order of the tables."""
-        return [
-            Bank(
-                dataset, self._method(method, solver), self.model, solver,
-                seeds=tuple(range(self.seeds)) if solver == "minibatch" else (0,),
-                protocol=self.protocol, split=self.split, objective=self.objective,
-            )
-            for dataset, solver, method in product(self.datasets, self.solvers, self.methods)
-            if _trains(solver, get_method(method))
-        ]  # fmt: skip
+    @property
+    def _everything(self) -> bool:
+        return self.methods == ["all"]
 
-    def second_banks(self, first: dict[Bank, pd.DataFrame]) -> list[Bank]:
+    @cached_property
+    def engines(self) -> list[Engine]:
+        """What trains, an engine per solver."""
+        return [get_engine(self.model, solver) for solver in self.solvers or solvers_of(self.model)[:1]]
+
+    @cached_property
+    def _kinds(self) -> list[type[Method]]:
+        if not self._everything:
+            return [get_method(name) for name in self.methods]
+        return [kind for kind in METHODS.values() if any(engine.refuses(kind()) is None for engine in self.engines)]
+
+    @cached_property
+    def banks(self) -> tuple[Bank, ...]:
+        """The banks to begin with, in the order of the tables."""
+        return tuple(
+            self._bank(dataset, engine, kind)
+            for dataset, engine, kind in product(self.datasets, self.engines, self._kinds)
+            if engine.refuses(kind()) is None
+        )
+
+    def check(self) -> None:
+        """Load the data, and refuse a method that was named but does not fit them or the model."""
+        if self._everything:
+            return  # what does not fit is reported in the results
+        for bank in self.banks:
+            if (reason := bank.refusal()) is not None:
+                raise InputError(reason)
+
+    def second_banks(self, first: Mapping[Bank, pd.DataFrame]) -> list[Bank]:
         """Return banks that fill the holes of the first ones, given the rows of their models."""
-        return [self._fill(bank, rows) for bank, rows in first.items() if self._is_adaptive(bank.method, bank.solver)]
+        return [self._fill(bank, rows) for bank, rows in first.items() if self._is_adaptive(bank.method, bank.engine)]
 
-    def _is_adaptive(self, method: Method | type[Method], solver: str) -> bool:
-        wanted = solver in ("fullbatch", "head") if self.adaptive is None else self.adaptive
+    def _is_adaptive(self, method: Method | type[Method], engine: Engine) -> bool:
+        wanted = not engine.seeded if self.adaptive is None else self.adaptive
         return wanted and len(method.search) == 1 and self.points >= FEWEST_TO_DIVIDE
 
     def _fill(self, bank: Bank, rows: pd.DataFrame) -> Bank:
@@ -214,17 +210,17 @@ class BenchPlan:
         new = fill_holes(tried, points["train_accuracy"], points["train_dca"], self.points - len(tried))
         return replace(bank, method=replace(bank.method, **{strength: tuple(new)}))
 
-    def _refuse_the_impossible(self) -> None:
-        for bank in self.banks():
-            if (reason := bank.refusal()) is not None:
-                raise InputError(reason)
-
-    def _method(self, name: str, solver: str) -> Method:
-        """Return the method over its grid, as it does best with the solver."""
-        kind = get_method(name)
-        fixed = kind.for_solver(
-            "fullbatch" if solver in STRATEGIES else solver,
-            **({"objective": self.objective} if issubclass(kind, Baseline) else {}),
+    def _bank(self, dataset: str, engine: Engine, kind: type[Method]) -> Bank:
+        """Return the bank of a method over its grid, with the hyperparameters that suit the engine."""
+        fixed = engine.hyperparameters(kind, {"objective": self.objective} if issubclass(kind, Baseline) else {})
+        points = -(-self.points // 2) if self._is_adaptive(kind, engine) else self.points
+        return Bank(
+            dataset,
+            kind.sweep(points, **fixed),
+            self.model,
+            engine.solver,
+            seeds=tuple(range(self.seeds)) if engine.seeded else (0,),
+            protocol=self.protocol,
+            split=self.split,
+            objective=self.objective,
         )
-        points = -(-self.points // 2) if self._is_adaptive(kind, solver) else self.points
-        return kind.sweep(points, **fixed)

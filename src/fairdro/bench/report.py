@@ -1,7 +1,5 @@
 """The report: one HTML page that holds its data, style and script, made from the store alone."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -14,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro.bench.store import BENCH, MODEL, Outcome, Store
-from fairdro.bench.tables import PAPER_RULE, bench_title, comparison, over_seeds, select, varying
-from fairdro.frontier import KeepAccuracy, Rule, convex_envelope
+from fairdro._utils.markdown import percent
+from fairdro.bench.store import BENCH, MODEL, Outcome
+from fairdro.bench.summary import Summary
+from fairdro.bench.tables import MEASURES, PAPER_RULE, bench_title, paper_figures, searched, varying
+from fairdro.frontier import convex_envelope
 from fairdro.methods import METHODS, get_method
-from fairdro.metrics import cell_accuracy, wilson_interval
-
-__all__ = ["build_report"]
+from fairdro.selection import KeepAccuracy, Rule
 
 CHOSEN_ON = {
     "paper": "The paper's protocol chooses on the test part and judges on it too, which is optimistic.",
@@ -31,28 +29,17 @@ Row = dict[Hashable, Any]
 """A row of a table, by the names of its columns."""
 
 
-def build_report(store: Store, rule: Rule = PAPER_RULE) -> str:
-    """Return the report as the text of an HTML file, which needs nothing but a browser.
+def build_report(summary: Summary) -> str:
+    """Return the report as an HTML page, which needs nothing but a browser.
 
-    Parameters
-    ----------
-    store : Store
-        Where the banks are; what is not trained yet is not in the report.
-    rule : Rule, optional
-        How the summary chooses; the slider of the page is about accuracy to keep, and starts at the rule's share if it has
-        one.
-
-    Returns
-    -------
-    str
+    The slider of the page is about accuracy to keep, and starts at the share of the selection rule if it has one.
     """
-    results = store.results()
-    points, chosen = over_seeds(results), select(results, rule)
+    points, rule = summary.points, summary.rule
     named = varying(points)
     banks: dict[Any, list[Outcome]] = {}
-    for outcome in store.outcomes():
+    for outcome in summary.outcomes:
         banks.setdefault(_bench_of(outcome), []).append(outcome)
-    chosen_in = dict(iter(chosen.groupby(BENCH, sort=False)))
+    chosen_in = dict(iter(summary.selected.groupby(BENCH, sort=False)))
     benches, cards = [], []
     for key, part in points.groupby(BENCH, sort=False):
         selected = chosen_in[key]
@@ -62,9 +49,9 @@ def build_report(store: Store, rule: Rule = PAPER_RULE) -> str:
     methods = {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
     version = metadata.version("fairdro")
     kept = rule if isinstance(rule, KeepAccuracy) else PAPER_RULE
-    data = {"keep": kept.share, "methods": methods, "benches": benches}
+    data = {"keep": kept.keep_accuracy, "methods": methods, "benches": benches}
     template = resources.files("fairdro.bench").joinpath("report.html").read_text(encoding="utf-8")
-    told = escape(_rule(rule, [bench["protocol"] for bench in benches]))
+    told = escape(_how_chosen(rule, [bench["protocol"] for bench in benches]))
     filled = {"version": escape(version), "summary": "\n".join(cards), "rule": told, "data": _embedded(data)}
     for tag in ("style", "script"):
         filled[tag] = _fingerprint(template, tag)
@@ -81,7 +68,7 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
     first = trained[0]
     judged = "validation_" if "validation" in first.confusion else ""
     models = {(o.bank.method.name, key): model for o in trained for key, model in _models(o).items()}
-    paper = comparison(selected).set_index("method").filter(like="paper: ").T.to_dict("list")
+    paper = {row["method"]: paper_figures(row) for _, row in selected.iterrows()}
     methods = []
     for name in points["method"].unique().tolist():
         curve = points[points["method"] == name]
@@ -93,7 +80,7 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
                 "search": list(get_method(name).search),
                 "points": [_point(row, judged) | models[name, row["hyperparameters"]] for row in curve.to_dict("records")],
                 "envelope": sound[convex_envelope(*measures)].tolist() if len(sound) else [],
-                "paper": paper[name],
+                "paper": [paper[name].get(title, "") for title in MEASURES],
             }
         )
     refused = [{"name": o.bank.method.name, "refused": o.refused} for o in outcomes if o.refused is not None]
@@ -124,18 +111,12 @@ def _point(row: Row, judged: str) -> dict[str, Any]:
 
 def _models(outcome: Outcome) -> dict[str, dict[str, Any]]:
     """Return the cells (mean over seeds) and the history (first seed) of every point of a bank, by hyperparameters."""
-    counts = outcome.confusion["test"]
-    accuracy = cell_accuracy(counts).mean(0)
-    low, high = wilson_interval(accuracy, counts.sum(-1).mean(0))
-    weights, training = (history[:, 0] for history in (outcome.weights, outcome.accuracy))
     return {
         json.dumps(outcome.bank.method.hyperparameters(point)): {
-            "accuracy": _plain(accuracy[point].reshape(-1)),
-            "low": _plain(low[point].reshape(-1)),
-            "high": _plain(high[point].reshape(-1)),
+            **{name: _plain(values[point].reshape(-1)) for name, values in outcome.cells.items()},
             "epochs": _plain(outcome.progress),
-            "weights": _thousandths(weights[:, point]),
-            "training": _thousandths(training[:, point]),
+            "weights": _thousandths(outcome.weights[:, 0, point]),
+            "training": _thousandths(outcome.accuracy[:, 0, point]),
         }
         for point in range(outcome.bank.method.points)
     }
@@ -154,8 +135,8 @@ def _thousandths(history: np.ndarray) -> list[list[int | None]]:
 
 def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule) -> str:
     """Say in plain words what fairness costs on a bench: HTML."""
-    told = {str(row["method"]): str(row["chosen"]) for row in comparison(selected).to_dict("records")}
     ranked = selected[selected["accuracy"].notna()].sort_values(["dca", "accuracy"], ascending=[True, False])
+    told = {row["method"]: searched(row) for _, row in ranked.iterrows()}
     rows: dict[str, Row] = {row["method"]: row for row in ranked.to_dict("records")}
     plain = rows.get("scratch")
     names = [name for name in rows if name != "scratch"]
@@ -163,13 +144,13 @@ def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule) -> str:
     figures, sentences = "", []
     if plain is not None:
         sentences.append(
-            f"On {bench['dataset']}, plain training (scratch) gets {_percent(plain['accuracy'])} % and treats groups "
-            f"differently by {_percent(plain['dca'])} points (DCA)."
+            f"On {bench['dataset']}, plain training (scratch) gets {percent(plain['accuracy'])} % and treats groups "
+            f"differently by {percent(plain['dca'])} points (DCA)."
         )
     else:
         sentences.append("There is no plain training (scratch) to compare with; the most accurate model stands in for it.")
-    if "fairdro" in told and "fairdro" not in names:
-        sentences.append(f"FairDRO has no point to choose by the rule: {rule}.")
+    if "fairdro" in set(selected["method"]) and "fairdro" not in names:
+        sentences.append(f"FairDRO has no point to choose by the selection rule: {rule}.")
     if hero is not None:
         first = next(iter(rows))
         fairer = sum(row["dca"] < rows[hero]["dca"] for row in rows.values())
@@ -190,9 +171,9 @@ def _called(name: str, told: dict[str, str]) -> str:
 
 def _effect(called: str, row: Row, plain: Row | None) -> str:
     if plain is None:
-        return f"{called} gets {_percent(row['accuracy'])} % with a DCA of {_percent(row['dca'])} points."
+        return f"{called} gets {percent(row['accuracy'])} % with a DCA of {percent(row['dca'])} points."
     change = "brings that down to" if row["dca"] < plain["dca"] else "does not lower that: it has"
-    return f"{called} {change} {_percent(row['dca'])} points{_price(row, plain)}."
+    return f"{called} {change} {percent(row['dca'])} points{_price(row, plain)}."
 
 
 def _fairest(hero: str, fairer: int, called: str, row: Row, plain: Row | None) -> str:
@@ -200,12 +181,12 @@ def _fairest(hero: str, fairer: int, called: str, row: Row, plain: Row | None) -
         return f"Fairest method: {_spoken(hero)}, no other has a smaller DCA at this accuracy."
     price = "" if plain is None or called == "scratch" else _price(row, plain)
     count = "1 method is" if fairer == 1 else f"{fairer} methods are"
-    return f"Fairest method: {called}, with {_percent(row['dca'])} points{price}; {count} fairer than {_spoken(hero)} here."
+    return f"Fairest method: {called}, with {percent(row['dca'])} points{price}; {count} fairer than {_spoken(hero)} here."
 
 
 def _price(row: Row, plain: Row) -> str:
     lost = plain["accuracy"] - row["accuracy"]
-    return f" for {_percent(lost)} points of accuracy" if lost >= 0 else f" and gains {_percent(-lost)} points of accuracy"
+    return f" for {percent(lost)} points of accuracy" if lost >= 0 else f" and gains {percent(-lost)} points of accuracy"
 
 
 def _figures(name: str, row: Row, plain: Row) -> str:
@@ -214,13 +195,13 @@ def _figures(name: str, row: Row, plain: Row) -> str:
         (plain["accuracy"], row["accuracy"], "% balanced accuracy"),
     ]
     lines = [
-        f"<div><dt>{unit}</dt><dd>{_percent(before)} <span>→</span> <strong>{_percent(after)}</strong></dd></div>"
+        f"<div><dt>{unit}</dt><dd>{percent(before)} <span>→</span> <strong>{percent(after)}</strong></dd></div>"
         for before, after, unit in figures
     ]
     return f'<p class="from-to">scratch → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
 
 
-def _rule(rule: Rule, protocols: list[str]) -> str:
+def _how_chosen(rule: Rule, protocols: list[str]) -> str:
     """Say how models were chosen, and how far their figures can be trusted."""
     chosen_on = " ".join(CHOSEN_ON[protocol] for protocol in dict.fromkeys(protocols))
     return (
@@ -243,10 +224,6 @@ def _circumstances(bench: dict[str, Any]) -> str:
 
 def _spoken(name: str) -> str:
     return "FairDRO" if name == "fairdro" else name
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
 
 
 def _embedded(data: dict[str, Any]) -> str:

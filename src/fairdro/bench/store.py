@@ -8,9 +8,10 @@ twice.
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ import pandas as pd
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from fairdro._utils.files import write_whole
+from fairdro._utils.hashing import digest
 from fairdro.bench.plan import Bank
 from fairdro.errors import InputError
-from fairdro.files import write_whole
 from fairdro.methods import METHODS
-from fairdro.metrics import METRICS, REPORTED
+from fairdro.metrics import Confusion, cell_accuracy, metric_table, wilson_interval
 
-__all__ = ["BENCH", "Outcome", "Store"]
-
+RESULTS = "results.csv"
 BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 MODEL = ["model", "solver"]  # what may differ between benches that are compared
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
@@ -64,8 +65,9 @@ class Outcome:
     class_names: list[str] = field(default_factory=list)
     group_names: list[str] = field(default_factory=list)
 
+    @cached_property
     def rows(self) -> pd.DataFrame:
-        """Return a row per trained model, seed by seed, with all metrics."""
+        """A row per trained model, seed by seed, with all metrics; those of other parts than ``test`` have its name."""
         bank, method = self.bank, self.bank.method
         rows = pd.DataFrame(
             [
@@ -81,11 +83,26 @@ class Outcome:
                 for point in range(method.points)
             ]
         )
-        for part, counts in self.confusion.items():
-            prefix = "" if part == "test" else f"{part}_"
-            for name in REPORTED:
-                rows[prefix + name] = METRICS[name](counts).reshape(-1)
-        return rows
+        metrics = [
+            metric_table(counts.reshape(-1, *counts.shape[2:])).add_prefix("" if part == "test" else f"{part}_")
+            for part, counts in self.confusion.items()
+        ]
+        return pd.concat([rows, *metrics], axis=1)
+
+    @cached_property
+    def judged(self) -> list[Confusion]:
+        """How every point predicts the test part, with the first seed; soft groups have no intervals."""
+        counts = self.confusion["test"][0]
+        whole = np.array_equal(counts, counts.round())
+        return [Confusion(one, self.class_names, self.group_names, countable=whole) for one in counts]
+
+    @cached_property
+    def cells(self) -> dict[str, np.ndarray]:
+        """Test accuracy of every cell ``(P, Y, A)``, mean over seeds, and both ends of Wilson's 95 % interval."""
+        counts = self.confusion["test"]
+        accuracy = cell_accuracy(counts).mean(0)
+        low, high = wilson_interval(accuracy, counts.sum(-1).mean(0))
+        return {"accuracy": accuracy, "low": low, "high": high}
 
     def to_bytes(self) -> bytes:
         """Return the file's content."""
@@ -131,7 +148,7 @@ class Store:
     """
 
     def __init__(self, out: Path) -> None:
-        self.folder = out / "store"
+        self.out, self.folder = out, out / "store"
         self._read: dict[str, Outcome] = {}
 
     @property
@@ -162,17 +179,21 @@ class Store:
     def _current(self, name: str, outcome: Outcome) -> bool:
         return name == self._path(outcome.bank).name
 
-    def rows_of(self, banks: list[Bank]) -> dict[Bank, pd.DataFrame]:
+    def rows_of(self, banks: Iterable[Bank]) -> dict[Bank, pd.DataFrame]:
         """Return the rows of the models of those banks that are stored and were not refused."""
         trained = {outcome.bank: outcome for outcome in self.outcomes() if outcome.refused is None}
-        return {bank: trained[bank].rows() for bank in banks if bank in trained}
+        return {bank: trained[bank].rows for bank in banks if bank in trained}
 
     def results(self) -> pd.DataFrame:
         """Return a row per trained model; a model that is in two banks counts once."""
-        tables = [outcome.rows() for outcome in self.outcomes() if outcome.refused is None]
+        tables = [outcome.rows for outcome in self.outcomes() if outcome.refused is None]
         if not tables:
-            raise InputError(f"There are no results in {self.folder.parent}; run `fairdro bench` with --out on it first.")
+            raise InputError(f"There are no results in {self.out}; run `fairdro bench` with --out on it first.")
         return pd.concat(tables, ignore_index=True).drop_duplicates(KEY, ignore_index=True)
+
+    def write_results(self, results: pd.DataFrame) -> None:
+        """Write ``results.csv``, with what :meth:`results` returned."""
+        write_whole(self.out / RESULTS, results.to_csv(index=False))
 
     def refused(self) -> pd.DataFrame:
         """Return which method could not be trained in which bench, and why: a row per bank."""
@@ -194,8 +215,5 @@ def _place(outcome: Outcome) -> tuple[object, ...]:
 
 
 def _checksum(tensors: dict[str, np.ndarray], about: dict[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for key in sorted(tensors):
-        digest.update(f"{key}{tensors[key].dtype}{tensors[key].shape}".encode())
-        digest.update(np.ascontiguousarray(tensors[key]).data)
-    return digest.hexdigest()
+    keys = sorted(tensors)
+    return digest(about, keys, *(tensors[key] for key in keys))

@@ -2,7 +2,7 @@
 
 out = "results"            # where to
 workers = 2                # optional
-select = "keep=0.95"       # optional
+select = "keep-accuracy=0.95"  # optional
 
 [[bench]]
 datasets = ["adult", "compas"]
@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from fairdro.bench.plan import BenchPlan
+from fairdro.bench.tables import PAPER_RULE
 from fairdro.errors import InputError
-from fairdro.frontier import Rule, rule_from
-
-__all__ = ["Study", "read_study"]
+from fairdro.selection import Rule, rule_from
 
 KINDS: dict[str, tuple[type, str]] = {
     "list[str]": (list, 'a list of names, for example ["adult"]'),
@@ -42,9 +41,9 @@ class Study:
     """Benches that share a folder, the number of worker processes and the selection rule."""
 
     plans: list[BenchPlan]
-    out: Path
-    workers: int | None
-    rule: Rule
+    out: Path = Path("results")
+    workers: int | None = None
+    rule: Rule = PAPER_RULE
 
 
 def read_study(path: Path) -> Study:
@@ -64,30 +63,36 @@ def read_study(path: Path) -> Study:
         raise InputError(f"{path} describes no bench; begin each with a line [[bench]].")
     _check(content, STUDY_KINDS, lines, None)
     try:
-        rule = rule_from(content.get("select", "keep=0.95"))
+        rule = rule_from(content["select"]) if "select" in content else Study.rule
     except InputError as error:
         raise lines.error("select", None, str(error)) from error
     if content.get("workers", 1) < 1:
         raise lines.error("workers", None, f"workers must be at least 1, got {content['workers']}.")
-    if not content.get("out", "results").strip():
+    if "out" in content and not content["out"].strip():
         raise lines.error("out", None, "out must name a folder.")
     plans = [_plan(bench, lines, number) for number, bench in enumerate(benches)]
-    return Study(plans, Path(content.get("out", "results")), content.get("workers"), rule)
+    return Study(plans, Path(content.get("out", Study.out)), content.get("workers"), rule)
 
 
 def _plan(bench: dict[str, Any], lines: _Lines, number: int) -> BenchPlan:
     _check(bench, PLAN_KINDS, lines, number)
     try:
-        return BenchPlan(**bench)
+        return _checked(bench)
     except InputError as error:
         raise lines.error(_culprit(bench, str(error)), number, str(error)) from error
+
+
+def _checked(bench: dict[str, Any]) -> BenchPlan:
+    plan = BenchPlan(**bench)
+    plan.check()
+    return plan
 
 
 def _culprit(bench: dict[str, Any], message: str) -> str | None:
     """Return the first option without which the bench would not be wrong in this way."""
     for key in bench:
         try:
-            BenchPlan(**{k: value for k, value in bench.items() if k != key})
+            _checked({k: value for k, value in bench.items() if k != key})
         except InputError as error:
             if str(error) == message:
                 continue

@@ -1,43 +1,27 @@
 """From rows to the comparison a person reads: the selected point of every method, ours beside the paper's."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fairdro._utils.markdown import markdown_table
 from fairdro.bench.store import BENCH, Outcome
 from fairdro.errors import InputError
-from fairdro.frontier import KeepAccuracy, Rule
-from fairdro.markdown import markdown_table
 from fairdro.methods import get_method
-from fairdro.metrics import Confusion
+from fairdro.metrics import REPORTED
+from fairdro.selection import KeepAccuracy, Rule
 
-__all__ = [
-    "PAPER_RULE",
-    "bench_title",
-    "comparison",
-    "find_point",
-    "findings",
-    "how_chosen",
-    "over_seeds",
-    "paper_results",
-    "select",
-    "to_latex",
-    "to_markdown",
-    "varying",
-    "with_intervals",
-]
-
-PAPER_RULE = KeepAccuracy(0.95)
+PAPER_RULE = KeepAccuracy()
 POINT = [*BENCH, "method", "hyperparameters"]
 MEASURES = {"accuracy": "accuracy", "DCA": "dca", "worst acc.": "worst_accuracy"}
 
 
+@cache
 def paper_results() -> pd.DataFrame:
     """Return the paper's selected points on Adult and COMPAS: percent, mean and standard deviation over 4 seeds."""
     text = resources.files("fairdro.bench").joinpath("paper.json").read_text(encoding="utf-8")
@@ -54,31 +38,38 @@ def over_seeds(results: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-def select(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
-    """Choose one point of every method by a rule, a row per method and bench; the column ``why`` says why.
+def select(points: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
+    """Choose one point of every method by a selection rule, a row per method and bench; the column ``why`` says why.
 
-    Points are judged by their means over seeds: on the validation part where there is one, else on the test part as in the
+    Points, from :func:`over_seeds`, are judged on the validation part where there is one, else on the test part as in the
     paper. Where Scratch is not among the methods, the most accurate point stands in for it. Diverged models are not chosen;
     a method none of whose points is eligible has an empty row.
     """
     chosen = []
-    for _, bench in over_seeds(results).groupby(BENCH, sort=False):
-        prefix = _judged_on(bench)
-        sound = bench[~bench["diverged"]]
-        plain = sound[sound["method"] == "scratch"]
-        reference = float((plain if len(plain) else sound)[prefix + "accuracy"].max())
-        for _, curve in bench.groupby("method", sort=False):
-            eligible = curve[~curve["diverged"]]
-            try:
-                choice = rule(eligible[prefix + "accuracy"], eligible[prefix + "dca"], plain_accuracy=reference)
-            except InputError as error:
-                empty = curve.iloc[0].copy()
-                empty[["hyperparameters", *(c for c in curve.columns if c not in POINT)]] = None
-                why = str(error).split(";")[0] if len(eligible) else "All models diverged"
-                chosen.append(pd.concat([empty, pd.Series({"why": why})]))
-            else:
-                chosen.append(pd.concat([eligible.iloc[choice.index], pd.Series({"why": choice.why})]))
+    for _, bench in points.groupby(BENCH, sort=False):
+        judged = _judged(bench)[~bench["diverged"]]
+        methods = bench["method"][judged.index]
+        plain = judged[methods == "scratch"] if "scratch" in set(methods) else judged
+        for name, curve in bench.groupby("method", sort=False):
+            eligible = judged[methods == name]
+            row, why = curve.iloc[0].copy(), "All models diverged"
+            row[["hyperparameters", *(c for c in curve.columns if c not in POINT)]] = None
+            if len(eligible):
+                try:
+                    choice = rule(eligible, plain.iloc[int(plain["accuracy"].argmax())])
+                    row, why = curve.loc[eligible.index[choice.index]], choice.why
+                except InputError as error:
+                    why = str(error).split(";")[0]
+            chosen.append(pd.concat([row, pd.Series({"why": why})]))
     return pd.DataFrame(chosen).reset_index(drop=True)
+
+
+def _judged(bench: pd.DataFrame) -> pd.DataFrame:
+    """Return the metrics to choose by, as a selection rule gets them."""
+    validated = "validation_accuracy" in bench and bench["validation_accuracy"].notna().all()
+    prefix = "validation_" if validated else ""
+    metrics = bench.filter(regex=rf"^{prefix}({'|'.join(REPORTED)}|class_accuracy_\d+)$")
+    return metrics.rename(columns=lambda name: name.removeprefix(prefix)).dropna(axis=1, how="all")
 
 
 def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFrame:
@@ -92,9 +83,7 @@ def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFr
             bounds.append({})
             continue
         outcome, point = find_point(outcomes, chosen)
-        counts = outcome.confusion["test"][0, point]
-        whole = np.array_equal(counts, counts.round())
-        metrics = Confusion(counts, outcome.class_names, outcome.group_names, countable=whole).metrics()
+        metrics = outcome.judged[point].metrics()
         bounds.append({f"{m}_{end}": float(metrics[end][m]) for m in MEASURES.values() for end in ("low", "high")})
     return selected.join(pd.DataFrame(bounds, index=selected.index))
 
@@ -110,12 +99,6 @@ def find_point(outcomes: list[Outcome], chosen: pd.Series) -> tuple[Outcome, int
                 if bank.method.hyperparameters(point) == wanted:
                     return outcome, point
     raise LookupError(f"no stored bank holds {where} with {wanted}")
-
-
-def _judged_on(bench: pd.DataFrame) -> str:
-    """Prefix of the measures to choose by."""
-    has_validation = "validation_accuracy" in bench and bench["validation_accuracy"].notna().all()
-    return "validation_" if has_validation else ""
 
 
 def how_chosen(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> str:
@@ -164,22 +147,17 @@ def comparison(selected: pd.DataFrame, refused: pd.DataFrame | None = None) -> p
         Methods that could not be trained, from :meth:`Store.refused`; such a row says N/A and the reason.
     """
     named = ["dataset", *(c for c in BENCH[1:] if c == "solver" or c in varying(selected))]
-    paper = paper_results().set_index(["dataset", "method"])
     rows: list[dict[str, str]] = []
     for _, row in selected.iterrows():
         shown = {"method": str(row["method"]), **{c: str(row[c]) for c in named}}
         if pd.isna(row["accuracy"]):
             rows.append(shown | {"chosen": f"N/A: {row['why']}"})
             continue
-        shown["chosen"] = _searched(row["method"], json.loads(row["hyperparameters"]))
+        shown["chosen"] = searched(row)
         for title, measure in MEASURES.items():
             interval = [100 * row.get(f"{measure}_{end}", np.nan) for end in ("low", "high")]
-            shown[title] = _percent(100 * row[measure], 100 * row[f"{measure}_std"], interval)
-        key = (row["dataset"], row["method"])
-        if key in paper.index and _as_in_the_paper(row):
-            for title, measure in MEASURES.items():
-                shown[f"paper: {title}"] = _percent(paper.loc[key, measure], paper.loc[key].get(f"{measure}_std", np.nan))
-        rows.append(shown)
+            shown[title] = _figure(100 * row[measure], 100 * row[f"{measure}_std"], interval)
+        rows.append(shown | {f"paper: {title}": figure for title, figure in paper_figures(row).items()})
     for refusal in [] if refused is None else refused.to_dict("records"):
         told = {c: str(refusal[c]) for c in ["method", *named]}
         rows.append(told | {"chosen": f"N/A: {str(refusal['reason']).split(';')[0]}"})
@@ -190,8 +168,21 @@ def comparison(selected: pd.DataFrame, refused: pd.DataFrame | None = None) -> p
     return table.loc[:, [c for c in columns if not c.startswith("paper") or table[c].ne("").any()]]
 
 
-def _as_in_the_paper(row: pd.Series) -> bool:
-    return (row["model"], row["protocol"], row["split"], row["objective"]) == ("linear", "paper", 0, "balanced")
+def paper_figures(row: pd.Series) -> dict[str, str]:
+    """Return the paper's figures for the method of a row, where it was trained as in the paper."""
+    paper = paper_results().set_index(["dataset", "method"])
+    key = (row["dataset"], row["method"])
+    as_there = (row["model"], row["protocol"], row["split"], row["objective"]) == ("linear", "paper", 0, "balanced")
+    if key not in paper.index or not as_there:
+        return {}
+    theirs = paper.loc[key]
+    return {title: _figure(theirs[m], theirs.get(f"{m}_std", np.nan)) for title, m in MEASURES.items()}
+
+
+def searched(row: pd.Series) -> str:
+    """Name the hyperparameters of a selected row that were searched."""
+    hyperparameters = json.loads(row["hyperparameters"])
+    return ", ".join(f"{key} = {hyperparameters[key]:.3g}" for key in get_method(row["method"]).search)
 
 
 def best_of(table: pd.DataFrame) -> dict[str, set[Any]]:
@@ -236,11 +227,7 @@ def _latex(text: str) -> str:
     return "".join(escapes.get(c, c) for c in text)
 
 
-def _searched(method: str, hyperparameters: dict[str, float]) -> str:
-    return ", ".join(f"{key} = {hyperparameters[key]:.3g}" for key in get_method(method).search)
-
-
-def _percent(mean: float, std: float, interval: Sequence[float] = (np.nan, np.nan)) -> str:
+def _figure(mean: float, std: float, interval: Sequence[float] = (np.nan, np.nan)) -> str:
     if np.isnan(mean):
         return ""
     if not np.isnan(std):

@@ -1,29 +1,24 @@
-"""The command line: parses, calls, prints."""
+"""The command line: parses, calls, prints. It loads torch and other large packages only when a command runs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
-from importlib import metadata
 from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
+import fairdro
 from fairdro.cli import bench, networks, tables
 from fairdro.cli.terminal import console, say, tell
-from fairdro.data import DATASETS
 from fairdro.errors import InputError
-from fairdro.methods import METHODS
-from fairdro.models import MODELS
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Group-fair training by classwise robust optimisation.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -48,30 +43,23 @@ def _root(
 ) -> None:
     """Group-fair training by classwise robust optimisation."""
     if version:
-        console.print(f"fairdro {metadata.version('fairdro')}", highlight=False)
+        console.print(f"fairdro {fairdro.__version__}", highlight=False)
         raise typer.Exit
 
 
 @app.command(name="list")
-def list_(kind: Annotated[Kind, typer.Argument(help="What to list.", show_default=False)]) -> None:
+def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List methods, datasets or models with a line on each."""
-    from fairdro.boosting import FairDROBoostingClassifier  # noqa: PLC0415 - a while to load
-    from fairdro.deep import IMAGES, RESNET, TEXTS  # noqa: PLC0415
-    from fairdro.models.pretrained import PretrainedClassifier  # noqa: PLC0415
-    from fairdro.models.resnet import ResNet18  # noqa: PLC0415
+    from fairdro.data import DATASETS
+    from fairdro.methods import METHODS
+    from fairdro.models import MODELS
 
-    registries: dict[Kind, Mapping[str, object]] = {
-        Kind.methods: METHODS,
-        Kind.datasets: {**DATASETS, **IMAGES, **TEXTS},
-        Kind.models: {
-            **MODELS,
-            "boosting": FairDROBoostingClassifier,
-            RESNET: ResNet18,
-            "NAME or FOLDER": PretrainedClassifier,
-        },
-    }
-    for name, item in registries[kind].items():
-        summary = (item.__doc__ or "").strip().splitlines()[0]
+    if kind is Kind.datasets:
+        summaries = {name: entry.summary for name, entry in DATASETS.items()}
+    else:
+        listed = METHODS if kind is Kind.methods else MODELS
+        summaries = {name: (item.__doc__ or "").strip().splitlines()[0] for name, item in listed.items()}
+    for name, summary in summaries.items():
         tell(f"{name:22} {summary}")
 
 

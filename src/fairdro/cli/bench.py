@@ -2,221 +2,245 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import joblib
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from fairdro.bench import BenchPlan, Store, Study, read_study, run_bench, write_outputs
-from fairdro.bench.tables import findings, how_chosen
+from fairdro.cli import options
 from fairdro.cli.networks import DATA_HELP
 from fairdro.cli.terminal import bank_bars, console, say, sentences, status, steps, tell
-from fairdro.data import DATASETS
 from fairdro.errors import InputError
-from fairdro.frontier import Rule, rule_from
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from fairdro.deep import Job
+    from fairdro.bench import BenchPlan, Study
+    from fairdro.networks.runs import Job
+    from fairdro.selection import Rule
 
-__all__ = ["bench", "report"]
-
-SELECT_HELP = "How to choose a point of each method: 'keep=0.95' (the paper's rule), 'max-dca=0.05' or 'knee'."
-WIDE = 120  # columns of a terminal that has room for the whole table
+SELECT_HELP = (
+    "How to choose a point of each method: 'keep-accuracy=0.95' (the paper's, the default), 'max-dca=0.05' or 'knee'."
+)
+PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "adaptive")
+NETWORK = ("data", "network", "epochs", "size", "soft")  # only with --last-layer
+WIDE = 120  # columns that the whole table needs
 
 
 def bench(
-    context: typer.Context,
     *,
-    datasets: Annotated[list[str] | None, typer.Argument(help="Datasets to compare on.", show_default=False)] = None,
+    datasets: Annotated[
+        list[str] | None,
+        typer.Argument(help="Datasets to compare on.", autocompletion=options.complete("table", "images or texts")),
+    ] = None,
     methods: Annotated[
-        str, typer.Option(help="Methods, separated by commas, or 'all'; `fairdro list methods`.")
-    ] = "scratch,fairdro",
+        str | None,
+        typer.Option(
+            help="Methods, separated by commas, or 'all'; `fairdro list methods`. By default scratch,fairdro.",
+            autocompletion=options.complete("method", several=True, also=["all"]),
+        ),
+    ] = None,
     solvers: Annotated[
         str | None,
         typer.Option(
             help="'fullbatch' (deterministic, for linear), 'minibatch' (the paper's), for boosting 'head' and 'weights', "
             "separated by commas; by default fullbatch, for mlp minibatch, for boosting head.",
-            show_default=False,
+            autocompletion=options.complete("solver", several=True),
         ),
     ] = None,
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="'linear', 'mlp' and 'boosting', separated by commas; with --last-layer 'resnet18' or an encoder of "
-            "Hugging Face."
+            help="'linear' (the default), 'mlp' and 'boosting', separated by commas; with --last-layer 'resnet18' (the "
+            "default) or an encoder of Hugging Face.",
+            autocompletion=options.complete("model", several=True),
         ),
-    ] = "linear",
-    points: Annotated[int, typer.Option(help="Hyperparameter points per method.")] = 20,
-    seeds: Annotated[int, typer.Option(help="Seeds per point with the mini-batch solver.")] = 4,
+    ] = None,
+    points: Annotated[int | None, typer.Option(help="Hyperparameter points per method; by default 20.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds per point with the mini-batch solver; by default 4.")] = None,
     protocol: Annotated[
-        str, typer.Option(help="'paper': choose on the test part, as the paper did; 'validated': on a validation part.")
-    ] = "paper",
-    split: Annotated[int, typer.Option(help="Seed of the train/test split; 0 is the paper's.")] = 0,
+        str | None,
+        typer.Option(
+            help="'validated', the default: choose on a validation part; 'paper': on the test part, as the paper did."
+        ),
+    ] = None,
+    split: Annotated[
+        int | None, typer.Option(help="Seed of the train/test split; by default 0, which is the paper's.")
+    ] = None,
     objective: Annotated[
-        str, typer.Option(help="What baselines minimise: 'balanced' (every cell counts the same) or 'standard'.")
-    ] = "balanced",
+        str | None,
+        typer.Option(help="What baselines minimise: 'balanced', the default (every cell counts the same), or 'standard'."),
+    ] = None,
     adaptive: Annotated[
         bool | None,
         typer.Option(
             "--adaptive/--plain-grid",
-            help="Put half the points where the frontier has holes; by default with the full-batch solver.",
-            show_default=False,
+            help="Put half the points where the frontier has holes; by default with solvers that depend on no seed.",
         ),
     ] = None,
-    select: Annotated[str, typer.Option(help=SELECT_HELP)] = "keep=0.95",
-    workers: Annotated[
-        int | None, typer.Option(help="Processes to train in; by default as many as suit.", show_default=False)
+    select: Annotated[str | None, typer.Option(help=SELECT_HELP)] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes to train in; by default as many as suit.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results, tables, pictures and the report; by default results.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results, tables, pictures and the report.")] = Path("results"),
     last_layer: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--last-layer", help="Compare on the last layer of the network --model; for images and texts in --data."
         ),
-    ] = False,
-    data: Annotated[Path | None, typer.Option(help=DATA_HELP, show_default=False)] = None,
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     network: Annotated[
-        Path | None,
-        typer.Option(help="Folder made by `fairdro train`: take the last layer of its network.", show_default=False),
+        Path | None, typer.Option(help="Folder made by `fairdro train`: take the last layer of its network.")
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(
-            help="Epochs to train the network with --last-layer; the paper's for resnet18, none for an encoder.",
-            show_default=False,
-        ),
+        typer.Option(help="Epochs to train the network with --last-layer; the paper's for resnet18, none for an encoder."),
     ] = None,
-    size: Annotated[int, typer.Option(help="Side of images in pixels with --last-layer.")] = 224,
-    soft: Annotated[bool, typer.Option("--soft", help="Texts belong to groups in shares, with --last-layer.")] = False,
-    file: Annotated[
-        Path | None, typer.Option(help="A study in TOML, instead of all other options.", show_default=False)
-    ] = None,
+    size: Annotated[int | None, typer.Option(help="Side of images in pixels with --last-layer; by default 224.")] = None,
+    soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares, with --last-layer.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A study in TOML, instead of all other options.")] = None,
 ) -> None:
     """Train methods over their hyperparameters and compare accuracy with fairness. A bench that was stopped goes on."""
-    if (file is None) == (not datasets):
-        raise InputError(f"Name the datasets to compare on ({', '.join(DATASETS)}), or a study with --file; one of the two.")
-    if file is not None:
-        given = [f"--{name}" for name in context.params if name != "file" and _was_given(context, name)]
-        if given:
-            raise InputError(f"A study says all there is to say; leave out {', '.join(given)}, or write it into {file}.")
-        study = read_study(file)
-    else:
-        plan_for = partial(
-            BenchPlan,
-            methods=_names(methods),
-            solvers=[] if solvers is None else _names(solvers),
-            points=points,
-            seeds=seeds,
-            split=split,
-            objective=objective,
-            adaptive=adaptive,
-        )
-        rule = rule_from(select)
-        if last_layer:
-            plan_for(protocol=protocol)  # what is wrong with it is said before the network is trained
-            named = {name for name in ("model", "epochs", "size", "soft", "protocol") if _was_given(context, name)}
-            options = {"model": model, "size": size, "soft": soft, "protocol": protocol}
-            job, trained = _job(datasets or [], data, network, options, named)
-            datasets, model, protocol = [_last_layer(job, trained, out, epochs)], "linear", job.protocol
-        elif given := [f"--{name}" for name in ("data", "network", "epochs", "size", "soft") if _was_given(context, name)]:
-            raise InputError(f"{', '.join(given)}: only with --last-layer, which is for images and texts.")
-        else:
-            _hint_at_last_layer(datasets or [])
-        models = list(dict.fromkeys(_names(model))) or [model]
-        if len(models) > 1 and solvers is not None:
-            raise InputError("With several models each has its own solver; leave out --solvers, or name one model.")
-        study = Study([plan_for(datasets or [], model=name, protocol=protocol) for name in models], out, workers, rule)
-    try:
-        with bank_bars([bank for plan in study.plans for bank in plan.banks()]) as on_step:
-            for plan in study.plans:
-                processes = _workers_for(plan) if study.workers is None else study.workers
-                run_bench(plan, study.out, workers=processes, on_step=on_step)
-    except KeyboardInterrupt:
-        say("stopped. What is finished is stored; run the same command again to go on.")
-        raise typer.Exit(130) from None
+    study = _study(options.given_of(**locals()))
+    _train(study)
     _show(study.out, study.rule)
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Output folder of a bench.", show_default=False)],
-    select: Annotated[str, typer.Option(help=SELECT_HELP)] = "keep=0.95",
+    folder: Annotated[Path, typer.Argument(help="Output folder of a bench.")],
+    select: Annotated[str | None, typer.Option(help=SELECT_HELP)] = None,
 ) -> None:
     """Make tables, pictures and the report of a bench again, from what is stored."""
-    _show(folder, rule_from(select))
+    _show(folder, _rule(select))
+
+
+def _study(given: dict[str, Any]) -> Study:
+    """Return the study in a file, or the one that options describe."""
+    from fairdro.bench import Study, read_study
+
+    if ("file" in given) == ("datasets" in given):
+        known = ", ".join(options.known("table"))
+        raise InputError(f"Name the datasets to compare on ({known}), or a study with --file; one of the two.")
+    if "file" in given:
+        file = given.pop("file")
+        if given:
+            raise InputError(f"A study says all there is to say; leave out {_flags(given)}, or write it into {file}.")
+        return read_study(file)
+    rule = _rule(given.get("select"))
+    plans = _plans(given)
+    for plan in plans:
+        plan.check()
+    return Study(plans, given.get("out", Study.out), given.get("workers"), rule)
+
+
+def _plans(given: dict[str, Any]) -> list[BenchPlan]:
+    from fairdro.bench import BenchPlan
+
+    plan = {name: given[name] for name in PLAN if name in given}
+    plan |= {name: _names(plan[name]) for name in ("methods", "solvers") if name in plan}
+    if "last_layer" in given:
+        BenchPlan(**plan)  # what is wrong with it is said before the network is trained
+        features, protocol = _last_layer(given)
+        return [BenchPlan([features], **plan | {"protocol": protocol})]
+    if network := [name for name in NETWORK if name in given]:
+        raise InputError(f"{_flags(network)}: only with --last-layer, which is for images and texts.")
+    for name in set(given["datasets"]) & set(options.known("images or texts")):
+        raise InputError(f"{name} holds images or texts: add --last-layer, --data and --model, or use `fairdro train`.")
+    model = given.get("model", BenchPlan.model)
+    models = list(dict.fromkeys(_names(model))) or [model]
+    if len(models) > 1 and "solvers" in given:
+        raise InputError("With several models each has its own solver; leave out --solvers, or name one model.")
+    return [BenchPlan(given["datasets"], model=name, **plan) for name in models]
+
+
+def _last_layer(given: dict[str, Any]) -> tuple[str, str]:
+    """Make the features of a network's last layer, or find them made; return their file, a dataset, and their protocol."""
+    from fairdro.bench import Study
+    from fairdro.networks.last_layer import last_layer
+
+    job, network = _job(given)
+    with sentences():
+        file = last_layer(job, given.get("out", Study.out), network=network, epochs=given.get("epochs"), stage=steps)
+    return str(file), job.protocol
+
+
+def _job(given: dict[str, Any]) -> tuple[Job, nn.Module | None]:
+    """Return what features to make, from options or as a run of `fairdro train` has it, then with its network."""
+    from fairdro.networks.runs import Job, load_run
+
+    if len(given["datasets"]) > 1 or "data" not in given:
+        raise InputError("With --last-layer name one dataset, and say with --data where its images or texts are.")
+    (dataset,), data, run = given["datasets"], given["data"], given.get("network")
+    if run is None:
+        return Job(dataset, data, **{k: given[k] for k in ("model", "size", "soft", "protocol") if k in given}), None
+    if said := [name for name in ("model", "epochs", "size", "soft") if name in given]:
+        raise InputError(f"--network says all of the network; leave out {_flags(said)}.")
+    job, network = load_run(run, data)
+    if job.dataset != dataset:
+        raise InputError(f"The network in {run} is for {job.dataset}, not for {dataset}.")
+    if given.get("protocol", job.protocol) != job.protocol:
+        raise InputError(f"The network in {run} was trained with --protocol {job.protocol}; bench it with the same.")
+    return job, network
+
+
+def _rule(select: str | None) -> Rule:
+    from fairdro.bench.tables import PAPER_RULE
+    from fairdro.selection import rule_from
+
+    return PAPER_RULE if select is None else rule_from(select)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _was_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+def _flags(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def _hint_at_last_layer(datasets: list[str]) -> None:
-    if all(name in DATASETS for name in datasets):
-        return
-    from fairdro.deep import DEEP  # noqa: PLC0415 - a while to load
+def _train(study: Study) -> None:
+    """Train what is missing of a study and show how far it has come."""
+    from fairdro.bench import run_bench
 
-    for name in set(datasets) & set(DEEP):
-        raise InputError(f"{name} holds images or texts: add --last-layer, --data and --model, or use `fairdro train`.")
-
-
-def _job(
-    datasets: list[str], data: Path | None, run: Path | None, options: dict[str, Any], given: set[str]
-) -> tuple[Job, nn.Module | None]:
-    """Return what features to make, from options or as a run of `fairdro train` has it, then with its network."""
-    from fairdro.deep import RESNET, Job, load_run  # noqa: PLC0415 - a while to load
-
-    if len(datasets) > 1 or data is None:
-        raise InputError("With --last-layer name one dataset, and say with --data where its images or texts are.")
-    if run is None:
-        return Job(datasets[0], data, **(options if "model" in given else options | {"model": RESNET})), None
-    if given - {"protocol"}:
-        raise InputError(f"--network says all of the network; leave out --{', --'.join(sorted(given - {'protocol'}))}.")
-    job, network = load_run(run, data)
-    if job.dataset != datasets[0]:
-        raise InputError(f"The network in {run} is for {job.dataset}, not for {datasets[0]}.")
-    if "protocol" in given and options["protocol"] != job.protocol:
-        raise InputError(f"The network in {run} was trained with --protocol {job.protocol}; bench it with the same.")
-    return job, network
-
-
-def _last_layer(job: Job, network: nn.Module | None, out: Path, epochs: int | None) -> str:
-    """Make the features of a network's last layer, or find them made; return their file, which is a dataset."""
-    from fairdro.deep import last_layer  # noqa: PLC0415 - a while to load
-
-    with sentences():
-        return str(last_layer(job, out, network=network, epochs=epochs, stage=steps))
+    try:
+        with bank_bars([bank for plan in study.plans for bank in plan.banks]) as on_step:
+            for plan in study.plans:
+                workers = _workers_for(plan) if study.workers is None else study.workers
+                run_bench(plan, study.out, workers=workers, on_step=on_step)
+    except KeyboardInterrupt:
+        say("stopped. What is finished is stored; run the same command again to go on.")
+        raise typer.Exit(130) from None
 
 
 def _workers_for(plan: BenchPlan) -> int:
-    """Return one process for the full-batch solver, which has threads of its own; for mini-batches one per core."""
-    return joblib.cpu_count() if "minibatch" in plan.solvers else 1
+    """Return one process for engines that use all cores by themselves, for others one per core."""
+    import joblib
+
+    return 1 if all(engine.parallel for engine in plan.engines) else joblib.cpu_count()
 
 
 def _show(out: Path, rule: Rule) -> None:
     """Write what people look at, print the table, and say what was found and where to look."""
+    from fairdro.bench import Store, Summary, write_outputs
+
     store = Store(out)
-    results = store.results()
     if store.outdated:
         say(f"{store.outdated} stored banks are of another version or of other data, and are left out.")
+    summary = Summary(store, rule)
     with status("Drawing ..."):
-        selected, shown = write_outputs(store, out, rule)
+        write_outputs(summary)
+    shown = summary.table
     if console.width < WIDE:  # the files have all columns
         shown = shown[[name for name in shown.columns if not name.startswith(("worst", "paper"))]]
     headers = [Column(name, no_wrap=name in {"dataset", "method", "model", "solver"}) for name in shown.columns]
-    table = Table(*headers, title=how_chosen(results, rule))
+    table = Table(*headers, title=summary.how_chosen)
     for row in shown.itertuples(index=False):
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
-    for line in findings(selected):
+    for line in summary.findings:
         tell(line)
     tell(f"Open {out / 'report.html'} to explore; tables, pictures and results.csv lie beside it.")

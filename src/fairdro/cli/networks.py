@@ -3,66 +3,74 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairdro.cli import options
 from fairdro.cli.terminal import say, sentences, steps, tell
 from fairdro.errors import InputError
-from fairdro.methods import check_hyperparameters, get_method
-from fairdro.training.processes import processes, rank
 
-__all__ = ["DATA_HELP", "check", "train"]
+if TYPE_CHECKING:
+    from torch import nn
 
-DEEP_HELP = "utkface, celeba, civilcomments, hatexplain, or your own: images or texts."
+    from fairdro.methods import Method
+    from fairdro.networks.runs import Job
+
 DATA_HELP = "Folder or file with the images or texts."
 SWITCHES = {"true": True, "false": False}
 
 
 def train(
     *,
-    dataset: Annotated[str, typer.Argument(help=DEEP_HELP, show_default=False)],
-    data: Annotated[Path, typer.Option(help=DATA_HELP, show_default=False)],
-    out: Annotated[Path, typer.Option(help="Folder for the network and its metrics.", show_default=False)],
-    method: Annotated[str, typer.Option(help="One of `fairdro list methods`.")] = "fairdro",
-    model: Annotated[str, typer.Option(help="'resnet18', or an encoder of Hugging Face, by name or folder.")] = "resnet18",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A hyperparameter of the method, e.g. rho=0.3.", show_default=False)
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="utkface, celeba, civilcomments, hatexplain, or your own: images or texts.",
+            autocompletion=options.complete("images or texts"),
+        ),
+    ],
+    data: Annotated[Path, typer.Option(help=DATA_HELP)],
+    out: Annotated[Path, typer.Option(help="Folder for the network and its metrics.")],
+    method: Annotated[
+        str, typer.Option(help="One of `fairdro list methods`.", autocompletion=options.complete("method"))
+    ] = "fairdro",
+    model: Annotated[
+        str | None,
+        typer.Option(help="'resnet18', the default for images, or an encoder of Hugging Face, by name or folder."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.", show_default=False)] = None,
-    lr: Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.", show_default=False)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.", show_default=False)] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A hyperparameter of the method, e.g. rho=0.3.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.")] = None,
     update_every: Annotated[
-        int | None, typer.Option(help="Batches between updates of weights: an epoch, for texts 100.", show_default=False)
+        int | None, typer.Option(help="Batches between updates of weights: an epoch, for texts 100.")
     ] = None,
     teacher: Annotated[
         Path | None,
         typer.Option(help="For mfd: folder made by `fairdro train --method scratch`, else one is trained first."),
     ] = None,
-    size: Annotated[int, typer.Option(help="Side of images in pixels.")] = 224,
-    rows: Annotated[int | None, typer.Option(help="Train on so many rows only.", show_default=False)] = None,
-    soft: Annotated[bool, typer.Option("--soft", help="Texts belong to groups in shares.")] = False,
-    protocol: Annotated[str, typer.Option(help="'validated', with a validation part, or 'paper'.")] = "validated",
-    seed: Annotated[int, typer.Option(help="Seed of initial weights and batches.")] = 0,
+    size: Annotated[int | None, typer.Option(help="Side of images in pixels; by default 224.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Train on so many rows only.")] = None,
+    soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="'validated', the default, with a validation part, or 'paper'.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of initial weights and batches; by default 0.")] = None,
 ) -> None:
     """Train a network from end to end on images or texts; also under torchrun. It goes on where it was stopped."""
-    from fairdro.deep import Job, load_examples, load_run, train_end_to_end  # noqa: PLC0415 - a while to load
+    from fairdro.networks.runs import Job, load_examples, train_end_to_end
+    from fairdro.training.processes import processes, rank
 
-    job = Job(dataset, data, model=model, size=size, soft=soft, protocol=protocol, seed=seed)
-    hyperparameters, kind = _hyperparameters(set_ or []), get_method(method)
-    check_hyperparameters(kind, hyperparameters)
-    rule = kind(**hyperparameters)
+    job = Job(dataset, data, **options.given_of(model=model, size=size, soft=soft, protocol=protocol, seed=seed))
+    chosen = _method(method, set_ or [])
     recipe = job.recipe(epochs=epochs, lr=lr, batch_size=batch_size, update_every=update_every)
-    lesson = None
-    if teacher is not None:
-        taught, lesson = load_run(teacher, data)
-        if (taught.dataset, taught.size) != (dataset, size) or taught.model not in (model, str(Path(model).resolve())):
-            raise InputError(f"The network in {teacher} is of another kind, data or size, and cannot teach this one.")
+    taught_by = None if teacher is None else _teacher(teacher, job)
     with processes():
         with steps(f"reading {dataset}") as on_step:
             examples = load_examples(job, on_step)
         with sentences():
-            result = train_end_to_end(job, examples, rule, out, recipe=recipe, rows=rows, teacher=lesson, stage=steps)
+            result = train_end_to_end(job, examples, chosen, out, recipe=recipe, rows=rows, teacher=taught_by, stage=steps)
         if rank() > 0:
             return
     for part, values in result["metrics"].items():
@@ -74,26 +82,44 @@ def train(
         raise typer.Exit(1)
 
 
-def _hyperparameters(settings: list[str]) -> dict[str, Any]:
-    """Read settings such as ``rho=0.3``; a value that is no number is a text."""
+def _teacher(folder: Path, job: Job) -> nn.Module:
+    """Return the network of another run, if it can teach this one."""
+    from fairdro.networks.runs import load_run
+
+    other, network = load_run(folder, job.data)
+    same_model = other.model in (job.model, str(Path(job.model).resolve()))
+    if (other.dataset, other.size) != (job.dataset, job.size) or not same_model:
+        raise InputError(f"The network in {folder} is of another kind, data or size, and cannot teach this one.")
+    return network
+
+
+def _method(name: str, settings: list[str]) -> Method:
+    """Return a method with settings such as ``rho=0.3``; a value that is no number is a string."""
+    from fairdro.methods import check_hyperparameters, get_method
+
     values: dict[str, Any] = {}
     for setting in settings:
-        name, given, text = setting.partition("=")
+        key, given, text = setting.partition("=")
         if not given:
             raise InputError(f"Write a hyperparameter as name=value, for example rho=0.3, not {setting!r}.")
         try:
-            values[name] = SWITCHES[text.lower()] if text.lower() in SWITCHES else float(text)
+            values[key] = SWITCHES[text.lower()] if text.lower() in SWITCHES else float(text)
         except ValueError:
-            values[name] = text
-    return values
+            values[key] = text
+    kind = get_method(name)
+    check_hyperparameters(kind, values)
+    return kind(**values)
 
 
 def check(
-    dataset: Annotated[str, typer.Argument(help="utkface, celeba, civilcomments or hatexplain.", show_default=False)],
-    folder: Annotated[Path, typer.Argument(help="Where its files are.", show_default=False)],
+    dataset: Annotated[
+        str,
+        typer.Argument(help="utkface, celeba, civilcomments or hatexplain.", autocompletion=options.complete("published")),
+    ],
+    folder: Annotated[Path, typer.Argument(help="Where its files are.")],
 ) -> None:
     """Check whether images or texts are those that were published: counts of every class and group."""
-    from fairdro.deep import check_data  # noqa: PLC0415 - a while to load
+    from fairdro.data import check_data
 
     for sentence in check_data(dataset, folder):
         tell(sentence)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -22,12 +21,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from fairdro.bench import Bank, OnStep
-from fairdro.training.processes import rank
+from fairdro._utils.progress import OnStep
 
-__all__ = ["bank_bars", "console", "percent", "say", "sentences", "status", "steps", "tell"]
+if TYPE_CHECKING:
+    from fairdro.bench import Bank, OnBankStep
 
-OnShare = Callable[[int, int], object]
 SECONDS_BETWEEN_LINES = 30
 console = Console() if sys.stdout.isatty() else Console(width=140)
 
@@ -40,11 +38,6 @@ def tell(text: str) -> None:
 def say(sentence: str) -> None:
     """Print a sentence to standard error."""
     Console(stderr=True).print(f"fairdro: {sentence}", markup=False, highlight=False, soft_wrap=True)
-
-
-def percent(value: float) -> str:
-    """Write a share in percent; nothing for one that is missing."""
-    return "" if math.isnan(value) else f"{100 * value:.1f}"
 
 
 def status(what: str) -> AbstractContextManager[object]:
@@ -69,8 +62,10 @@ def sentences() -> Iterator[None]:
 
 
 @contextmanager
-def steps(what: str) -> Iterator[OnShare]:
+def steps(what: str) -> Iterator[OnStep]:
     """Show a bar for a number of steps on a terminal, a line now and then elsewhere."""
+    from fairdro.training.processes import rank
+
     if rank() > 0:
         yield lambda done, total: None
     elif console.is_terminal:
@@ -90,7 +85,7 @@ def steps(what: str) -> Iterator[OnShare]:
 
 
 @contextmanager
-def bank_bars(banks: list[Bank]) -> Iterator[OnStep]:
+def bank_bars(banks: list[Bank]) -> Iterator[OnBankStep]:
     """Show a bar for the whole and one per bank in training on a terminal, a plain line per finished bank elsewhere."""
     finished: set[Bank] = set()
     if not console.is_terminal:

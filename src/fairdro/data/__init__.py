@@ -1,30 +1,142 @@
-"""Datasets, one per file, and the registry that names them."""
+"""Datasets, one per file, and the registry that names them: tables, images and texts alike."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, overload
 
 from fairdro.data.adult import load_adult
 from fairdro.data.base import PROTOCOLS, Dataset, Part, Split
+from fairdro.data.celeba import check_celeba, load_celeba
+from fairdro.data.civilcomments import check_civilcomments, load_civilcomments
 from fairdro.data.compas import load_compas
+from fairdro.data.examples import Examples
 from fairdro.data.features import is_features, load_features
-from fairdro.errors import unknown_name
+from fairdro.data.hatexplain import check_hatexplain, load_hatexplain
+from fairdro.data.images import load_image_folder
+from fairdro.data.texts import load_text_table
+from fairdro.data.utkface import check_utkface, load_utkface
+from fairdro.errors import InputError, unknown_name
 
-__all__ = ["DATASETS", "PROTOCOLS", "Dataset", "Part", "Split", "is_features", "load_dataset"]
+__all__ = [
+    "DATASETS",
+    "PROTOCOLS",
+    "Dataset",
+    "Entry",
+    "Examples",
+    "Kind",
+    "Part",
+    "Split",
+    "check_data",
+    "is_features",
+    "load_dataset",
+    "names",
+]
 
-DATASETS: dict[str, Callable[..., Dataset]] = {"adult": load_adult, "compas": load_compas}
+Kind = Literal["table", "images", "texts"]
 
 
-def load_dataset(name: str, *, sensitive: str | Sequence[str] | None = None) -> Dataset:
+@dataclass(frozen=True)
+class Entry:
+    """A dataset with a name.
+
+    Attributes
+    ----------
+    kind : {"table", "images", "texts"}
+        Tables ship with the package. Images and texts are read from ``data``, a folder or file; texts need an ``encoder``.
+    load : callable
+        Its parameters are the options of :func:`load_dataset`, the first line of its docstring is the summary.
+    check : callable, optional
+        Compares files with those that were published, in sentences.
+    """
+
+    kind: Kind
+    load: Callable[..., Dataset | Examples]
+    check: Callable[[Path], list[str]] | None = None
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a line."""
+        return (inspect.getdoc(self.load) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> Mapping[str, inspect.Parameter]:
+        """What can be chosen when it is loaded, by name."""
+        return inspect.signature(self.load).parameters
+
+
+DATASETS: dict[str, Entry] = {
+    "adult": Entry("table", load_adult),
+    "compas": Entry("table", load_compas),
+    "utkface": Entry("images", load_utkface, check_utkface),
+    "celeba": Entry("images", load_celeba, check_celeba),
+    "images": Entry("images", load_image_folder),
+    "civilcomments": Entry("texts", load_civilcomments, check_civilcomments),
+    "hatexplain": Entry("texts", load_hatexplain, check_hatexplain),
+    "texts": Entry("texts", load_text_table),
+}
+
+
+def names(*kinds: Kind) -> list[str]:
+    """Return the names of all datasets of some kinds."""
+    return [name for name, entry in DATASETS.items() if entry.kind in kinds]
+
+
+@overload
+def load_dataset(name: str, *, sensitive: str | Sequence[str] | None = None) -> Dataset: ...
+
+
+@overload
+def load_dataset(name: str, *, data: str | Path, **options: Any) -> Examples: ...
+
+
+def load_dataset(name: str, **options: Any) -> Dataset | Examples:
     """Load a dataset by name; nothing is downloaded.
 
     Parameters
     ----------
-    name : {"adult", "compas"}, or path
-        A file of features that ends in ``.safetensors``, see :func:`~fairdro.data.features.save_features`, is a dataset too.
+    name : str
+        One of :data:`DATASETS`. A path that ends in ``.safetensors`` is a file of features, see
+        :func:`~fairdro.data.features.save_features`, and a table too.
     sensitive : str or list of str, optional
-        Columns to form groups from instead of the paper's; several give a group per combination that occurs.
+        Of a table: columns to form groups from instead of the paper's; several give a group per combination that occurs.
+    data : path
+        Of images and texts: the folder or file that holds them. ``images`` and ``texts`` are your own.
+    **options
+        Others that the dataset has, e.g. ``size``, ``protocol``, ``encoder``, ``soft``; see its loader.
+
+    Returns
+    -------
+    Dataset or Examples
+        A table, or images or texts.
+
+    Examples
+    --------
+    >>> load_dataset("adult", sensitive=["sex", "race"])  # doctest: +SKIP
+    >>> load_dataset("utkface", data="UTKFace", size=32)  # doctest: +SKIP
+    >>> load_dataset("hatexplain", data="hatexplain", encoder="bert-base-uncased", soft=True)  # doctest: +SKIP
     """
+    options = {key: value for key, value in options.items() if value is not None}
     if is_features(name):
+        if options:
+            raise InputError(f"A file of features has no options, got {', '.join(options)}.")
         return load_features(name)
     if name not in DATASETS:
         raise unknown_name("dataset", name, list(DATASETS))
-    return DATASETS[name](sensitive)
+    entry = DATASETS[name]
+    for key in options:
+        if key not in entry.options:
+            raise InputError(f"{name} has no option {key!r}; it has: {', '.join(entry.options)}.")
+    for key, parameter in entry.options.items():
+        if parameter.default is parameter.empty and key not in options:
+            raise InputError(f"{name} holds {entry.kind} and needs {key}: load_dataset({name!r}, {key}=..., ...).")
+    return entry.load(**options)
+
+
+def check_data(name: str, data: Path) -> list[str]:
+    """Say in sentences whether images or texts are those that were published."""
+    checks = {name: entry.check for name, entry in DATASETS.items() if entry.check is not None}
+    if name not in checks:
+        raise unknown_name("dataset of images or texts to check", name, list(checks))
+    return checks[name](data)

@@ -1,7 +1,5 @@
 """Adult: does a person earn more than 50,000 dollars a year? Groups by sex."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +10,7 @@ from fairdro.data.base import Dataset, embedded_card, embedded_table, groups_fro
 CATEGORICAL = ["workclass", "education", "marital-status", "occupation", "relationship", "native-country"]
 
 
-def load_adult(sensitive: str | Sequence[str] | None = None) -> Dataset:
+def load_adult(*, sensitive: str | Sequence[str] | None = None) -> Dataset:
     """Load Adult with the preprocessing of AIF360, as the paper does: 45,222 rows, 97 features.
 
     Parameters
@@ -29,4 +27,4 @@ def load_adult(sensitive: str | Sequence[str] | None = None) -> Dataset:
         race=(table["race"] == "White").astype(int), sex=(table["sex"] == "Male").astype(int)
     )
     X = pd.get_dummies(numeric, columns=CATEGORICAL, prefix_sep="=", dtype=float).astype(float).drop(columns=chosen)
-    return Dataset("adult", X, y, groups.values, columns, ["<=50K", ">50K"], groups.names, embedded_card("adult"))
+    return Dataset("adult", X, y, groups, columns, ["<=50K", ">50K"], embedded_card("adult"))

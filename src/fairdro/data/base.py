@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -13,12 +11,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.cells import Cells, Groups, encode_groups
+from fairdro._utils.hashing import digest
+from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
+from fairdro.groups import Groups, encode_groups
 
-__all__ = ["PROTOCOLS", "Dataset", "Part", "Split", "embedded_card", "embedded_table", "groups_from"]
-
-PROTOCOLS = ["paper", "validated"]
+PROTOCOLS = ["validated", "paper"]
+PARTS = ["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -32,82 +31,91 @@ class Dataset:
         Numeric features, not scaled; columns the groups are made of are not among them.
     y : ndarray of int64, shape (N,)
         Class codes, indices into ``class_names``.
-    a : ndarray, shape (N,)
-        Group codes, indices into ``group_names``.
+    groups : Groups
+        Codes, or shares of soft groups.
     sensitive : DataFrame
         The sensitive columns as they were collected.
-    class_names, group_names : list of str
+    class_names : list of str
     card : str
         Where the data come from, under which licence, what they hold and what was done to them, in Markdown.
+    parts : dict of str to ndarray of int64, optional
+        Rows of ``train``, ``test`` and, where there is one, ``validation``, for a dataset that comes with its own parts.
     """
 
     name: str
     X: pd.DataFrame
     y: np.ndarray
-    a: np.ndarray
+    groups: Groups
     sensitive: pd.DataFrame
     class_names: list[str]
-    group_names: list[str]
     card: str
+    parts: dict[str, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     @property
-    def counts(self) -> np.ndarray:
-        """Samples per cell ``(Y, A)``."""
-        counts = np.zeros((len(self.class_names), len(self.group_names)), dtype=np.int64)
-        np.add.at(counts, (self.y, self.a), 1)
-        return counts
+    def a(self) -> np.ndarray:
+        """Group codes ``(N,)``, indices into ``group_names``, or shares of soft groups ``(N, A)``."""
+        return self.groups.values
+
+    @property
+    def group_names(self) -> list[str]:
+        """One name per group."""
+        return self.groups.names
 
     @property
     def cells(self) -> Cells:
         """Class and group of every row."""
-        return Cells.from_labels(self.y, Groups(self.a, self.group_names), n_classes=len(self.class_names))
+        return Cells.from_labels(self.y, self.groups, n_classes=len(self.class_names))
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the features, classes and groups."""
-        digest = hashlib.sha256(json.dumps([list(self.X.columns), self.class_names, self.group_names]).encode())
-        for array in (self.X.to_numpy(np.float64), self.y, self.a):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        """Hash of the features, classes, groups and parts."""
+        names = [list(self.X.columns), self.class_names, self.group_names, list(self.parts or {})]
+        return digest(names, self.X.to_numpy(np.float64), self.y, self.a, *(self.parts or {}).values())
 
-    def split(self, protocol: str = "paper", *, seed: int = 0) -> Split:
+    def split(self, protocol: str = "validated", *, seed: int = 0) -> Split:
         """Split into train, validation and test parts, with features scaled by the train part.
 
-        80 % of a random permutation train, the rest test; seed 0 is the paper's split.
+        80 % of a random permutation train, the rest test; seed 0 is the paper's split. A dataset with its own parts keeps
+        them.
 
         Parameters
         ----------
-        protocol : {"paper", "validated"}
-            ``paper`` has no validation part and scales a column that is constant in training by 1e-7, as the authors'
-            preprocessing does: a value unseen in training becomes 1e7. ``validated`` keeps the last fifth of the training
-            rows for validation and leaves constant columns alone.
+        protocol : {"validated", "paper"}
+            ``validated`` keeps the last fifth of the training rows for validation, unless there is such a part, and leaves
+            constant columns alone. ``paper`` has no validation part and scales a column that is constant in training by
+            1e-7, as the authors' preprocessing does: a value unseen in training becomes 1e7.
         seed : int
+            Only 0 for a dataset with its own parts, whose constant columns are left alone by both protocols.
         """
-        if protocol not in PROTOCOLS:
-            raise unknown_name("protocol", protocol, PROTOCOLS)
+        check_protocol(protocol)
         if not isinstance(seed, int) or not 0 <= seed < 2**32:
             raise InputError(f"The seed of a split must be a whole number from 0 to 4294967295, got {seed}.")
-        order = np.random.RandomState(seed).permutation(len(self))
-        train, test = np.split(order, [int(0.8 * len(self))])
+        if self.parts is not None and seed != 0:
+            raise InputError(f"{self.name} comes with its own parts; leave the split at 0.")
+        train, validation, test = self._rows(seed)
         if protocol == "paper":
-            return self._scaled(train, None, test, constant_scale=1e-7)
-        train, validation = np.split(train, [int(0.8 * len(train))])
-        return self._scaled(train, validation, test, constant_scale=1.0)
-
-    def _scaled(self, train: np.ndarray, validation: np.ndarray | None, test: np.ndarray, *, constant_scale: float) -> Split:
+            validation = None
+        elif validation is None:
+            train, validation = four_fifths(train)
         X = self.X.to_numpy(np.float64)
         mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
-        scale[np.ptp(X[train], axis=0) == 0] = constant_scale
+        scale[np.ptp(X[train], axis=0) == 0] = 1e-7 if protocol == "paper" and self.parts is None else 1.0
 
         def part(rows: np.ndarray) -> Part:
             features = torch.as_tensor((X[rows] - mean) / scale, dtype=torch.float32)
-            groups = Groups(self.a[rows], self.group_names)
-            return Part(features, Cells.from_labels(self.y[rows], groups, n_classes=len(self.class_names)))
+            return Part(features, Cells.from_labels(self.y[rows], self.groups.take(rows), n_classes=len(self.class_names)))
 
         return Split(part(train), None if validation is None else part(validation), part(test))
+
+    def _rows(self, seed: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """Return the rows that train, validate where such a part is given, and test."""
+        if self.parts is not None:
+            return self.parts["train"], self.parts.get("validation"), self.parts["test"]
+        train, test = four_fifths(np.random.RandomState(seed).permutation(len(self)))
+        return train, None, test
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,18 @@ class Split:
     train: Part
     validation: Part | None
     test: Part
+
+
+def check_protocol(protocol: str) -> None:
+    """Refuse a protocol that does not exist."""
+    if protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+
+
+def four_fifths(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide rows into the first 80 % and the last 20 %."""
+    cut = int(0.8 * len(rows))
+    return rows[:cut], rows[cut:]
 
 
 def groups_from(sensitive: pd.DataFrame, columns: str | Sequence[str], dataset: str) -> tuple[Groups, list[str]]:

@@ -1,20 +1,17 @@
 """CelebA: is a celebrity's hair blond? Groups by sex."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fairdro.cells import Groups
-from fairdro.data.base import PROTOCOLS
-from fairdro.data.examples import PARTS, Examples
-from fairdro.data.images import ImageInputs, compare_counts, count_cells, decode_images, stored_side
-from fairdro.errors import InputError, unknown_name
-
-__all__ = ["check_celeba", "load_celeba"]
+from fairdro._utils.progress import OnStep
+from fairdro.cells import Cells
+from fairdro.data.base import PARTS, check_protocol
+from fairdro.data.examples import Examples
+from fairdro.data.images import ImageInputs, compare_counts, decode_images, stored_side
+from fairdro.errors import InputError
+from fairdro.groups import Groups
 
 CLASSES = ["not blond", "blond"]
 GROUPS = ["Female", "Male"]
@@ -46,12 +43,12 @@ CARD = """# CelebA (aligned and cropped faces)
 
 
 def load_celeba(
-    folder: str | Path,
+    data: str | Path,
     *,
     size: int = 224,
     protocol: str = "validated",
     cache: str | Path | None = None,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> Examples:
     """Load CelebA from a folder with its official files; nothing is downloaded.
 
@@ -59,21 +56,18 @@ def load_celeba(
 
     Parameters
     ----------
-    folder : path
-        With ``list_attr_celeba.txt``, ``list_eval_partition.txt`` and ``img_align_celeba``.
+    data : path
+        Folder with ``list_attr_celeba.txt``, ``list_eval_partition.txt`` and ``img_align_celeba``.
     size : int
         Side of the images the network sees; the paper's is 224.
     protocol : {"validated", "paper"}
         ``paper``: of the official test images, the first n of every class and group, where n is the number in the smallest.
         ``validated``: all of them.
-    cache : path, optional
-        Folder for the decoded images; see :func:`~fairdro.data.images.decode_images`.
-    on_step : callable, optional
-        Called while decoding with the number of finished images and of all.
+    cache, on_step : optional
+        See :func:`~fairdro.data.images.decode_images`.
     """
-    if protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, PROTOCOLS)
-    folder = Path(folder)
+    check_protocol(protocol)
+    folder = Path(data)
     table = _read(folder)
     parts = {part: np.flatnonzero(table["part"] == i) for i, part in enumerate(PARTS)}
     if protocol == "paper":
@@ -88,29 +82,32 @@ def load_celeba(
     return Examples("celeba", inputs, table["y"].to_numpy(), Groups(table["a"].to_numpy(), GROUPS), CLASSES, parts, CARD)
 
 
-def check_celeba(folder: str | Path) -> list[str]:
+def check_celeba(data: str | Path) -> list[str]:
     """Compare a copy of CelebA with the published counts, in sentences."""
-    table = _read(Path(folder))
+    table = _read(Path(data))
     sentences = []
     for i, part in enumerate(PARTS):
-        own = table[table["part"] == i]
-        counts = count_cells(own["y"].to_numpy(), own["a"].to_numpy(), (len(CLASSES), len(GROUPS)))
-        sentences += [f"{part}: {sentence}" for sentence in compare_counts(counts, PUBLISHED[part], CLASSES, GROUPS)]
+        compared = compare_counts(_cells(table[table["part"] == i]), PUBLISHED[part], CLASSES, GROUPS)
+        sentences += [f"{part}: {sentence}" for sentence in compared]
     return sentences
+
+
+def _cells(table: pd.DataFrame) -> Cells:
+    return Cells.from_labels(table["y"].to_numpy(), Groups(table["a"].to_numpy(), GROUPS), n_classes=len(CLASSES))
 
 
 def _balanced(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
     """Return the first n rows of every cell, where n is the size of the smallest."""
-    y, a = table["y"].to_numpy()[rows], table["a"].to_numpy()[rows]
-    counts = count_cells(y, a, (len(CLASSES), len(GROUPS)))
-    if (counts == 0).any():
-        k, g = np.argwhere(counts == 0)[0]
+    cells = _cells(table.iloc[rows])
+    smallest = int(cells.counts.min())
+    if smallest == 0:
+        k, g = cells.counts.eq(0).nonzero()[0].tolist()
         raise InputError(
             f"There are no test images of {CLASSES[k]} / {GROUPS[g]}, so the test part cannot be balanced; add some, or use "
             "protocol='validated'."
         )
-    cells = np.ndindex(counts.shape)
-    return np.sort(np.concatenate([rows[(y == k) & (a == g)][: counts.min()] for k, g in cells]))
+    codes = cells.codes.numpy()
+    return np.sort(np.concatenate([rows[codes == code][:smallest] for code in np.unique(codes)]))
 
 
 def _read(folder: Path) -> pd.DataFrame:

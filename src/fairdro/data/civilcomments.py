@@ -1,23 +1,19 @@
 """CivilComments: is a comment on a news site toxic? Groups by the ethnicity it mentions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fairdro.cells import Groups
+from fairdro.cells import Cells
 from fairdro.data.examples import Examples
 from fairdro.data.texts import load_tokenizer, tokenise
-from fairdro.errors import InputError, unknown_name
-
-__all__ = ["check_civilcomments", "load_civilcomments"]
+from fairdro.errors import InputError
+from fairdro.groups import Groups
 
 FILE = "all_data_with_identities.csv"
 ETHNICITIES = ["black", "white", "asian", "latino", "other_race_or_ethnicity"]
 CLASS_NAMES = ["not toxic", "toxic"]
-GROUPS = ["argmax", "soft"]
 PARTS = {"train": "train", "validation": "val", "test": "test"}
 PAPER_COUNTS = [[11485, 17632, 8154, 4048, 9823], [4564, 5892, 828, 545, 1286]]
 CARD = """\
@@ -29,8 +25,8 @@ CARD = """\
 - **Licence**: CC0.
 - **Task**: did at least half of the raters call the comment toxic?
 - **Groups**: the ethnicity that a comment mentions: black, white, asian, latino or other, by the share of raters who saw it
-  mentioned. `argmax` takes the largest share (the first of equal ones), as the paper does; `soft` takes all five, scaled to
-  sum to one.
+  mentioned. A comment belongs to the largest share (the first of equal ones), as in the paper; with soft groups to all five,
+  scaled to sum to one.
 - **What was left out**: comments where no ethnicity was seen by a share of `threshold` raters (0.1, as in the authors' code;
   the paper does not say), and all other columns.
 - **Split**: that of WILDS. The paper uses no validation part.
@@ -40,41 +36,32 @@ CARD = """\
 
 
 def load_civilcomments(
-    path: str | Path,
-    *,
-    encoder: str | Path,
-    groups: str = "argmax",
-    max_length: int = 220,
-    threshold: float = 0.1,
+    data: str | Path, *, encoder: str | Path, soft: bool = False, max_length: int = 220, threshold: float = 0.1
 ) -> Examples:
     """Load the WILDS release of CivilComments, as the paper does.
 
     Parameters
     ----------
-    path : str or Path
+    data : str or Path
         The file ``all_data_with_identities.csv``, or its folder.
     encoder : str or Path
         Name or folder of the encoder whose tokenizer is used; the paper's is ``bert-base-uncased``.
-    groups : {"argmax", "soft"}
-        The ethnicity with the largest score, or all five scores scaled to sum to one.
+    soft : bool
+        Whether a comment belongs to all five ethnicities by their scores, scaled to sum to one, or to that with the largest.
     max_length : int
         Tokens of a comment at most.
     threshold : float
         Comments whose largest score is below it are left out.
     """
-    if groups not in GROUPS:
-        raise unknown_name("kind of groups of civilcomments", groups, GROUPS)
     if not 0 < threshold <= 1:
         raise InputError(f"threshold must be a share above 0 and at most 1, got {threshold}.")
-    table = _read(Path(path), threshold)
-    scores = table[ETHNICITIES].to_numpy(np.float64)
-    membership = scores.argmax(axis=1) if groups == "argmax" else scores / scores.sum(axis=1, keepdims=True)
+    table = _read(Path(data), threshold)
     parts = {name: np.flatnonzero(table["split"] == value) for name, value in PARTS.items()}
     inputs = tokenise(table["comment_text"].tolist(), load_tokenizer(encoder), max_length)
-    return Examples("civilcomments", inputs, _toxic(table), Groups(membership, ETHNICITIES), CLASS_NAMES, parts, CARD)
+    return Examples("civilcomments", inputs, _toxic(table), _groups(table, soft=soft), CLASS_NAMES, parts, CARD)
 
 
-def check_civilcomments(path: str | Path) -> list[str]:
+def check_civilcomments(data: str | Path) -> list[str]:
     """Compare the counts per cell with the paper's, which does not say of which parts they are.
 
     Returns
@@ -82,15 +69,14 @@ def check_civilcomments(path: str | Path) -> list[str]:
     list of str
         A sentence per choice of parts.
     """
-    table = _read(Path(path), threshold=0.1)
-    cells = _toxic(table) * len(ETHNICITIES) + table[ETHNICITIES].to_numpy(np.float64).argmax(axis=1)
-    paper = np.array(PAPER_COUNTS)
-    lines = [f"The paper has {paper.sum():,} comments, by class and group {PAPER_COUNTS}."]
+    table = _read(Path(data), threshold=0.1)
+    lines = [f"The paper has {np.sum(PAPER_COUNTS):,} comments, by class and group {PAPER_COUNTS}."]
     for parts in (["train"], ["test"], ["train", "test"], ["train", "validation", "test"]):
-        chosen = table["split"].isin([PARTS[name] for name in parts]).to_numpy()
-        counts = np.bincount(cells[chosen], minlength=paper.size).reshape(paper.shape)
-        verdict = "equal to the paper's" if (counts == paper).all() else "not the paper's"
-        lines.append(f"{' + '.join(parts)}: {counts.sum():,} comments, {counts.tolist()}, {verdict}.")
+        chosen = table[table["split"].isin([PARTS[name] for name in parts])]
+        cells = Cells.from_labels(_toxic(chosen), _groups(chosen, soft=False), n_classes=len(CLASS_NAMES))
+        counts = cells.counts.long().tolist()
+        verdict = "equal to the paper's" if counts == PAPER_COUNTS else "not the paper's"
+        lines.append(f"{' + '.join(parts)}: {len(cells):,} comments, {counts}, {verdict}.")
     return lines
 
 
@@ -130,3 +116,8 @@ def _read(path: Path, threshold: float) -> pd.DataFrame:
 
 def _toxic(table: pd.DataFrame) -> np.ndarray:
     return (table["toxicity"] >= 0.5).to_numpy(np.int64)
+
+
+def _groups(table: pd.DataFrame, *, soft: bool) -> Groups:
+    scores = table[ETHNICITIES].to_numpy(np.float64)
+    return Groups(scores / scores.sum(axis=1, keepdims=True) if soft else scores.argmax(axis=1), ETHNICITIES)

@@ -1,19 +1,17 @@
 """COMPAS: does a defendant re-offend within two years? Groups by race."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from fairdro.cells import Groups
 from fairdro.data.base import Dataset, embedded_card, embedded_table, groups_from
+from fairdro.groups import Groups
 
 CATEGORICAL = ["age_cat", "c_charge_degree", "c_charge_desc"]
 
 
-def load_compas(sensitive: str | Sequence[str] | None = None) -> Dataset:
+def load_compas(*, sensitive: str | Sequence[str] | None = None) -> Dataset:
     """Load COMPAS with the preprocessing of AIF360, as the paper does: 6,167 rows, 400 features.
 
     Parameters
@@ -33,5 +31,4 @@ def load_compas(sensitive: str | Sequence[str] | None = None) -> Dataset:
     y = table["two_year_recid"].to_numpy(np.int64)
     numeric = table.drop(columns="two_year_recid").assign(sex=(table["sex"] == "Female").astype(int), race=caucasian)
     X = pd.get_dummies(numeric, columns=CATEGORICAL, prefix_sep="=", dtype=float).astype(float).drop(columns=chosen)
-    names = ["did not re-offend", "re-offended"]
-    return Dataset("compas", X, y, groups.values, columns, names, groups.names, embedded_card("compas"))
+    return Dataset("compas", X, y, groups, columns, ["did not re-offend", "re-offended"], embedded_card("compas"))

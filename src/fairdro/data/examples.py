@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.cells import Cells, Groups
+from fairdro._utils.files import read_table
+from fairdro._utils.seeding import generator
+from fairdro.cells import Cells
+from fairdro.data.base import PARTS, four_fifths
 from fairdro.errors import InputError, unknown_name
-from fairdro.seeding import generator
-from fairdro.training.network import Inputs
+from fairdro.groups import Groups, encode_groups, encode_labels
+from fairdro.training.inputs import Inputs, in_order
 
-__all__ = ["Examples", "Subset", "named_parts", "random_parts"]
-
-PARTS = ["train", "validation", "test"]
+SPLIT = "split"
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,9 @@ class Subset:
 
     def in_order(self, rows: Tensor) -> Tensor:
         """Return some of these rows in the order that is cheapest to go through."""
-        order = getattr(self.inputs, "in_order", None)
-        if order is None:
-            return rows
         place = torch.empty(len(self.inputs), dtype=torch.int64)
         place[self.rows[rows]] = rows
-        return place[order(self.rows[rows])]
+        return place[in_order(self.inputs, self.rows[rows])]
 
 
 @dataclass(frozen=True)
@@ -79,26 +80,68 @@ class Examples:
         if name not in self.parts:
             raise unknown_name(f"part of {self.name}", name, list(self.parts))
         rows = self.parts[name]
-        groups = Groups(self.groups.values[rows], self.groups.names)
-        cells = Cells.from_labels(self.y[rows], groups, n_classes=len(self.class_names))
+        cells = Cells.from_labels(self.y[rows], self.groups.take(rows), n_classes=len(self.class_names))
         return Subset(self.inputs, torch.as_tensor(rows)), cells
 
+    def with_validation(self) -> Examples:
+        """Return the same with a validation part: if there is none, a random fifth of the training rows, always the same."""
+        if "validation" in self.parts:
+            return self
+        train = self.parts["train"]
+        order = torch.randperm(len(train), generator=generator(0, "validation")).numpy()
+        kept, held = (train[np.sort(rows)] for rows in four_fifths(order))
+        return replace(self, parts={"train": kept, "validation": held, "test": self.parts["test"]})
 
-def named_parts(values: np.ndarray, column: str) -> dict[str, np.ndarray]:
+
+@dataclass(frozen=True)
+class Listed:
+    """What a table of one's own says of its samples: what they are, a path or a text, their classes, groups and parts."""
+
+    samples: list[Any]
+    y: np.ndarray
+    groups: Groups
+    class_names: list[str]
+    parts: dict[str, np.ndarray]
+
+
+def read_list(path: Path, *, sample: str, label: str, group: str | Sequence[str], split: str) -> Listed:
+    """Read a table in CSV or Parquet with a row per sample, given the names of its columns.
+
+    A table need not have a column ``split``: then 80 % of the rows train and the rest test, drawn at random but always the
+    same.
+    """
+    table = read_table(path)
+    columns = [group] if isinstance(group, str) else list(dict.fromkeys(group))
+    if not columns:
+        raise InputError(f"Name at least one column of {path} for the groups.")
+    for column in [sample, label, *columns, *([] if split == SPLIT else [split])]:
+        if column not in table.column_names:
+            raise InputError(f"There is no column {column!r} in {path}; it has: {', '.join(table.column_names[:20])}.")
+    frame = table.select(list(dict.fromkeys([label, *columns]))).to_pandas()
+    y, labels = encode_labels(frame[label].to_numpy(), f"The column {label!r}")
+    if len(labels) < 2:
+        raise InputError(f"The column {label!r} has one value only; there is nothing to predict.")
+    groups = encode_groups(pd.DataFrame({column: frame[column].to_numpy() for column in columns}))
+    named = split in table.column_names
+    parts = _named_parts(table[split].to_pylist(), split) if named else _random_parts(len(y))
+    return Listed(table[sample].to_pylist(), y, groups, [str(name) for name in labels], parts)
+
+
+def _named_parts(values: list[Any], column: str) -> dict[str, np.ndarray]:
     """Return the rows of every part that a column names."""
     for value in values:
         if value not in PARTS:
             raise InputError(f"The column {column!r} must hold train, validation or test, got {str(value)!r}.")
-    parts = {part: np.flatnonzero(values == part) for part in PARTS}
+    parts = {part: np.flatnonzero(np.array(values) == part) for part in PARTS}
     for part in ("train", "test"):
         if len(parts[part]) == 0:
             raise InputError(f"The column {column!r} has no row with {part!r}; mark some, or remove the column.")
     return {part: rows for part, rows in parts.items() if len(rows) > 0}
 
 
-def random_parts(n: int) -> dict[str, np.ndarray]:
+def _random_parts(n: int) -> dict[str, np.ndarray]:
     """Return 80 % of the rows for training and the rest for testing, the same for the same number."""
     if n < 2:
         raise InputError("One sample cannot be split into train and test; list more.")
-    train, test = np.split(torch.randperm(n, generator=generator(0, "split")).numpy(), [int(0.8 * n)])
+    train, test = four_fifths(torch.randperm(n, generator=generator(0, "split")).numpy())
     return {"train": train, "test": test}

@@ -1,9 +1,6 @@
 """Features of a network's last hidden layer, kept in a file: a dataset like any other, with the parts it came with."""
 
-from __future__ import annotations
-
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +10,10 @@ import safetensors
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from fairdro.cells import Groups
-from fairdro.data.base import Dataset, Split
+from fairdro._utils.files import write_whole
+from fairdro.data.base import Dataset
 from fairdro.errors import InputError
-from fairdro.files import write_whole
-
-__all__ = ["FeatureDataset", "is_features", "load_features", "save_features"]
+from fairdro.groups import Groups
 
 SUFFIX = ".safetensors"
 
@@ -26,38 +21,6 @@ SUFFIX = ".safetensors"
 def is_features(name: str) -> bool:
     """Whether a dataset's name is the path of a file of features."""
     return name.endswith(SUFFIX)
-
-
-@dataclass(frozen=True)
-class FeatureDataset(Dataset):
-    """A dataset whose parts are given; ``a`` may hold shares of soft groups ``(N, A)``."""
-
-    parts: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Samples per cell ``(Y, A)``, by share."""
-        return self.cells.counts.numpy()
-
-    def split(self, protocol: str = "paper", *, seed: int = 0) -> Split:
-        """Return the given parts, with features scaled by the train part.
-
-        Parameters
-        ----------
-        protocol : {"paper", "validated"}
-            ``paper`` leaves a validation part unused; ``validated`` takes the last fifth of the training rows if there is
-            none.
-        seed : int
-            Only 0: the parts are given.
-        """
-        if seed != 0:
-            raise InputError(f"{self.name} comes with its own parts; leave the split at 0.")
-        train, validation = self.parts["train"], self.parts.get("validation")
-        if protocol == "paper":
-            validation = None
-        elif validation is None:
-            train, validation = np.split(train, [int(0.8 * len(train))])
-        return self._scaled(train, validation, self.parts["test"], constant_scale=1.0)
 
 
 def save_features(
@@ -94,7 +57,7 @@ def save_features(
     write_whole(path, content)
 
 
-def load_features(path: str | Path) -> FeatureDataset:
+def load_features(path: str | Path) -> Dataset:
     """Read what :func:`save_features` wrote."""
     try:
         with safetensors.safe_open(path, "numpy") as file:
@@ -102,14 +65,13 @@ def load_features(path: str | Path) -> FeatureDataset:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
         features = tensors["features"]
         X = pd.DataFrame(features, columns=[f"feature {j}" for j in range(features.shape[1])])
-        return FeatureDataset(
+        return Dataset(
             name=about["name"],
             X=X,
             y=tensors["y"],
-            a=tensors["groups"],
+            groups=Groups(tensors["groups"], about["group_names"]),
             sensitive=pd.DataFrame(index=X.index),
             class_names=about["class_names"],
-            group_names=about["group_names"],
             card=about["card"],
             parts={key.removeprefix("part/"): rows for key, rows in tensors.items() if key.startswith("part/")},
         )

@@ -1,7 +1,5 @@
 """HateXplain: is a post normal, offensive or hate speech? Groups by whom it targets, hard or in shares of annotators."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
-from fairdro.cells import Groups
+from fairdro._utils.files import read_table
+from fairdro.cells import Cells
 from fairdro.data.examples import Examples
 from fairdro.data.texts import load_tokenizer, tokenise
-from fairdro.errors import InputError, unknown_name
-from fairdro.files import read_table
-
-__all__ = ["check_hatexplain", "load_hatexplain"]
+from fairdro.errors import InputError
+from fairdro.groups import Groups
 
 TABLE, ORIGINAL, DIVISIONS = "dataset_native.parquet", "dataset.json", "post_id_divisions.json"
 CLASS_NAMES = ["normal", "offensive", "hatespeech"]
-GROUPS = ["majority", "soft"]
 PARTS = {"train": "train", "validation": "val", "test": "test"}
 REST = "None/Other"
 OFFICIAL_SIZES = {"train": 15383, "validation": 1922, "test": 1924}
@@ -36,9 +33,9 @@ CARD = """\
 - **Task**: normal, offensive or hate speech, by the majority of the annotators. 919 posts with three different labels are
   left out, as in the authors' code; 19,229 stay.
 - **Groups**: whom a post targets or mentions, in the annotators' eyes. Those named most in the training part are kept; all
-  others, `Other` and `None` are one group. `majority` takes the target that most annotators named, even if others named
-  none; of equally many, the one named more often in training. `soft` takes each target's share of all that was named, `None`
-  included.
+  others, `Other` and `None` are one group. A post belongs to the target that most annotators named, even if others named
+  none; of equally many, the one named more often in training. With soft groups, it belongs to each target by its share of
+  all that was named, `None` included.
 - **Split**: the official ids: 15,383 train, 1,922 validation, 1,924 test.
 - **What was left out**: the rationales. A text is its tokens, joined by blanks; names of users are masked.
 - **Limits**: the texts are offensive, many of them hateful. Posts were searched for with lists of slurs, so they are not
@@ -58,38 +55,31 @@ class _Posts:
 
 
 def load_hatexplain(
-    folder: str | Path,
-    *,
-    encoder: str | Path,
-    groups: str = "majority",
-    max_length: int = 128,
-    n_groups: int = 5,
+    data: str | Path, *, encoder: str | Path, soft: bool = False, max_length: int = 128, n_groups: int = 5
 ) -> Examples:
     """Load HateXplain with its official parts.
 
     Parameters
     ----------
-    folder : str or Path
-        Holds ``post_id_divisions.json`` and the posts: ``dataset.json`` as published, or the same as the table
+    data : str or Path
+        Folder with ``post_id_divisions.json`` and the posts: ``dataset.json`` as published, or the same as the table
         ``dataset_native.parquet`` with columns ``post_id``, ``labels``, ``targets`` and ``tokens``.
     encoder : str or Path
         Name or folder of the encoder whose tokenizer is used.
-    groups : {"majority", "soft"}
-        The target that most annotators named, or each target's share of all they named.
+    soft : bool
+        Whether a post belongs to each target by its share of all that annotators named, or to the one most of them named.
     max_length : int
         Tokens of a post at most.
     n_groups : int
         Targets to keep, the most frequent of the training part; all others are one more group, ``None/Other``.
     """
-    if groups not in GROUPS:
-        raise unknown_name("kind of groups of hatexplain", groups, GROUPS)
-    posts = _read(Path(folder))
-    targets = _groups(posts, n_groups, soft=groups == "soft")
+    posts = _read(Path(data))
+    groups = _groups(posts, n_groups, soft=soft)
     inputs = tokenise(posts.texts, load_tokenizer(encoder), max_length)
-    return Examples("hatexplain", inputs, posts.y, targets, CLASS_NAMES, posts.parts, CARD)
+    return Examples("hatexplain", inputs, posts.y, groups, CLASS_NAMES, posts.parts, CARD)
 
 
-def check_hatexplain(folder: str | Path) -> list[str]:
+def check_hatexplain(data: str | Path) -> list[str]:
     """Compare the sizes of parts and classes with those published, and count the cells of five targets and the rest.
 
     Returns
@@ -97,19 +87,19 @@ def check_hatexplain(folder: str | Path) -> list[str]:
     list of str
         A sentence per part, one on the classes, and one per part on its cells.
     """
-    posts = _read(Path(folder))
+    posts = _read(Path(data))
     lines = []
     for name, rows in posts.parts.items():
         verdict = "as published" if len(rows) == OFFICIAL_SIZES[name] else f"published are {OFFICIAL_SIZES[name]:,}"
         lines.append(f"{name}: {len(rows):,} posts, {verdict}.")
-    sizes = np.bincount(posts.y, minlength=len(CLASS_NAMES)).tolist()
+    groups = _groups(posts, 5, soft=False)
+    cells = Cells.from_labels(posts.y, groups, n_classes=len(CLASS_NAMES))
+    sizes = cells.counts.sum(1).long().tolist()
     verdict = "as published" if sizes == OFFICIAL_CLASSES else f"published are {OFFICIAL_CLASSES}"
     lines.append(f"{', '.join(CLASS_NAMES)}: {sizes} posts, {verdict}.")
-    groups = _groups(posts, 5, soft=False)
     for name, rows in posts.parts.items():
-        counts = np.zeros((len(CLASS_NAMES), len(groups.names)), dtype=np.int64)
-        np.add.at(counts, (posts.y[rows], groups.values[rows]), 1)
-        lines.append(f"{name}, by class and target ({', '.join(groups.names)}): {counts.tolist()}.")
+        counts = cells.take(torch.from_numpy(rows)).counts.long().tolist()
+        lines.append(f"{name}, by class and target ({', '.join(groups.names)}): {counts}.")
     return lines
 
 

@@ -1,31 +1,26 @@
 """Images as a network reads them: decoded once, kept on disk, cropped and flipped in training; and folders of one's own."""
 
-from __future__ import annotations
-
-import hashlib
-import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from fairdro.cells import Groups, encode_groups, encode_labels
-from fairdro.data.examples import Examples, named_parts, random_parts
+from fairdro._utils.extras import require
+from fairdro._utils.files import write_whole
+from fairdro._utils.hashing import digest
+from fairdro._utils.progress import OnStep
+from fairdro.cells import Cells
+from fairdro.data.examples import SPLIT, Examples, Listed, read_list
 from fairdro.errors import InputError
-from fairdro.files import read_table, write_whole
 
-__all__ = ["ImageInputs", "compare_counts", "count_cells", "decode_images", "load_image_folder", "stored_side"]
-
-SPLIT = "split"
+TABLES = ["labels.csv", "labels.parquet"]
 CACHE = ".fairdro-cache"
 WORKERS = 4
 FILES_PER_STEP = 256
@@ -94,7 +89,7 @@ def decode_images(
     side: int,
     *,
     cache: str | Path | None = None,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> np.ndarray:
     """Decode JPEG and PNG files into squares, or take them from the cache; needs the extra ``fairdro[vision]``.
 
@@ -128,7 +123,7 @@ def decode_images(
         own = _temporary_cache()
         if (stored := _open_stored(own / file, shape)) is not None:
             return stored
-    _require_pillow()
+    require("PIL", extra="vision", what="Images")
 
     def write(into: BinaryIO) -> None:
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
@@ -154,7 +149,7 @@ def _fingerprint(folder: Path, names: Sequence[str], side: int) -> str:
         except (OSError, ValueError) as error:
             raise InputError(f"Cannot read the image {name!r} in {folder}: {error}.") from error
         files.append([name, about.st_size, about.st_mtime_ns])
-    return hashlib.sha256(json.dumps(["bilinear", side, files]).encode()).hexdigest()[:16]
+    return digest(["bilinear", side, files])[:16]
 
 
 def _open_stored(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -176,13 +171,6 @@ def _temporary_cache() -> Path:
     return folder
 
 
-def _require_pillow() -> None:
-    try:
-        import PIL  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise InputError("Reading images needs Pillow: pip install 'fairdro[vision]'.") from error
-
-
 def _decode(folder: Path, name: str, side: int) -> np.ndarray:
     """Decode one file into ``(3, side, side)``."""
     from PIL import Image  # noqa: PLC0415
@@ -198,8 +186,8 @@ def _decode(folder: Path, name: str, side: int) -> np.ndarray:
 
 
 def load_image_folder(
-    folder: str | Path,
-    table: str | Path,
+    data: str | Path,
+    table: str | Path | None = None,
     *,
     label: str = "label",
     group: str | Sequence[str] = "group",
@@ -207,18 +195,18 @@ def load_image_folder(
     split: str = SPLIT,
     size: int = 224,
     cache: str | Path | None = None,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> Examples:
-    """Load images of one's own, listed in a table.
+    """Load images of your own from a folder, listed in a table.
 
     Channels are scaled by the mean and deviation of the training images, of a thousand where there are more.
 
     Parameters
     ----------
-    folder : path
+    data : path
         Folder with JPEG or PNG files, also in folders within.
-    table : path
-        CSV or Parquet with a row per image.
+    table : path, optional
+        CSV or Parquet with a row per image; by default ``labels.csv`` or ``labels.parquet`` in the folder.
     label : str
         Column with the class.
     group : str or list of str
@@ -230,56 +218,48 @@ def load_image_folder(
         the same way: 80 % train, the rest test.
     size : int
         Side of the images the network sees.
-    cache : path, optional
-        Folder for the decoded images; see :func:`decode_images`.
-    on_step : callable, optional
-        Called while decoding with the number of finished images and of all.
+    cache, on_step : optional
+        See :func:`decode_images`.
     """
-    folder, rows = Path(folder), read_table(Path(table))
-    columns = [group] if isinstance(group, str) else list(dict.fromkeys(group))
-    if not columns:
-        raise InputError(f"Name at least one column of {table} for the groups.")
-    for column in [image, label, *columns, *([] if split == SPLIT else [split])]:
-        if column not in rows.column_names:
-            raise InputError(f"There is no column {column!r} in {table}; it has: {', '.join(rows.column_names[:20])}.")
-    names = _names(folder, rows[image], image)
-    y, labels = encode_labels(_plain(rows[label]), f"The column {label!r}")
-    if len(labels) < 2:
-        raise InputError(f"The column {label!r} has one value only; there is nothing to predict.")
-    groups = encode_groups(pd.DataFrame({column: _plain(rows[column]) for column in columns}))
-    parts = named_parts(_plain(rows[split]), split) if split in rows.column_names else random_parts(len(names))
-    images = decode_images(folder, names, stored_side(size), cache=cache, on_step=on_step)
-    mean, std = _channels(images, parts["train"])
+    folder = Path(data)
+    path = _find_table(folder) if table is None else Path(table)
+    listed = read_list(path, sample=image, label=label, group=group, split=split)
+    _check_paths(folder, listed.samples, image)
+    images = decode_images(folder, listed.samples, stored_side(size), cache=cache, on_step=on_step)
+    mean, std = _channels(images, listed.parts["train"])
     inputs = ImageInputs(images, size=size, mean=mean, std=std)
-    class_names = [str(name) for name in labels]
-    card = _card(folder.resolve().name, label, columns, class_names, groups, parts)
-    return Examples(folder.resolve().name, inputs, y, groups, class_names, parts, card)
+    name, columns = folder.resolve().name, [group] if isinstance(group, str) else list(group)
+    card = _card(name, label, columns, listed)
+    return Examples(name, inputs, listed.y, listed.groups, listed.class_names, listed.parts, card)
 
 
-def _names(folder: Path, column: pa.ChunkedArray, title: str) -> list[str]:
-    """Return the paths of a column, if each names a file inside the folder."""
+def _find_table(folder: Path) -> Path:
+    for name in TABLES:
+        if (folder / name).exists():
+            return folder / name
+    raise InputError(
+        f"There is no {' or '.join(TABLES)} in {folder}: a table with the columns image (path of the file in the folder), "
+        "label, group and, if you like, split (train, validation or test)."
+    )
+
+
+def _check_paths(folder: Path, names: Sequence[object], column: str) -> None:
+    """Refuse a column in which not every row names a file inside the folder."""
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}.")
     root = folder.resolve()
-    names = column.to_pylist()
     for name in names:
         if not isinstance(name, str):
-            raise InputError(f"The column {title!r} must hold paths of images in every row, got {name!r}.")
+            raise InputError(f"The column {column!r} must hold paths of images in every row, got {name!r}.")
         try:
             place = (root / name).resolve()
             inside, found = place.is_relative_to(root) and not Path(name).is_absolute(), place.is_file()
         except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, links in a circle
-            raise InputError(f"The column {title!r} holds {name[:100]!r}, which cannot be a path.") from error
+            raise InputError(f"The column {column!r} holds {name[:100]!r}, which cannot be a path.") from error
         if not inside:
             raise InputError(f"The path {name!r} leads out of {folder}; paths must be relative and stay inside.")
         if not found:
             raise InputError(f"There is no image {name!r} in {folder}.")
-    return names
-
-
-def _plain(column: pa.ChunkedArray) -> np.ndarray:
-    """Return a column as an array, texts as they are and not as a dictionary."""
-    return column.to_pandas().to_numpy()
 
 
 def _channels(images: np.ndarray, rows: np.ndarray) -> tuple[list[float], list[float]]:
@@ -291,33 +271,25 @@ def _channels(images: np.ndarray, rows: np.ndarray) -> tuple[list[float], list[f
     return (means / 255).tolist(), (deviation / 255).tolist()
 
 
-def _card(
-    name: str, label: str, columns: list[str], class_names: list[str], groups: Groups, parts: dict[str, np.ndarray]
-) -> str:
-    sizes = ", ".join(f"{len(rows):,} {part}" for part, rows in parts.items())
+def _card(name: str, label: str, columns: list[str], listed: Listed) -> str:
+    sizes = ", ".join(f"{len(rows):,} {part}" for part, rows in listed.parts.items())
     named = ", ".join(f"`{column}`" for column in columns)
     return f"""# {name}
 
 - **Source**: images of the user's own, listed in a table.
-- **Task**: predict `{label}`: {"; ".join(class_names)}.
-- **Groups** by {named}: {"; ".join(groups.names)}.
+- **Task**: predict `{label}`: {"; ".join(listed.class_names)}.
+- **Groups** by {named}: {"; ".join(listed.groups.names)}.
 - **Images**: {sizes}.
 - **Preprocessing on loading**: images are stretched to squares; channels are scaled by the training images.
 """
 
 
-def count_cells(y: np.ndarray, a: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return the samples per cell ``(Y, A)``."""
-    counts = np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, (y, a), 1)
-    return counts
-
-
-def compare_counts(counts: np.ndarray, published: Any, class_names: list[str], group_names: list[str]) -> list[str]:
+def compare_counts(cells: Cells, published: list[list[int]], class_names: list[str], group_names: list[str]) -> list[str]:
     """Say in a sentence per cell how many images were found and published, and in a last one whether they agree."""
-    cells = [f"{kind} / {group}" for kind in class_names for group in group_names]
-    pairs = list(zip(cells, counts.flat, np.ravel(published), strict=True))
-    sentences = [f"{cell}: {found:,} images, {known:,} published." for cell, found, known in pairs]
+    names = [f"{kind} / {group}" for kind in class_names for group in group_names]
+    counts = cells.counts.long().flatten().tolist()
+    pairs = list(zip(names, counts, np.ravel(published).tolist(), strict=True))
+    sentences = [f"{name}: {found:,} images, {known:,} published." for name, found, known in pairs]
     other = sum(found != known for _, found, known in pairs)
-    verdict = f"{other} of {len(cells)} counts do not agree" if other else f"All {len(cells)} counts agree"
-    return [*sentences, f"{verdict}: {counts.sum():,} images, {np.sum(published):,} published."]
+    verdict = f"{other} of {len(names)} counts do not agree" if other else f"All {len(names)} counts agree"
+    return [*sentences, f"{verdict}: {sum(counts):,} images, {np.sum(published):,} published."]

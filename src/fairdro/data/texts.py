@@ -1,24 +1,17 @@
 """Texts as inputs of a network, and tables of texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from fairdro.cells import encode_groups, encode_labels
-from fairdro.data.examples import Examples, named_parts, random_parts
+from fairdro.data.examples import SPLIT, Examples, read_list
 from fairdro.errors import InputError
-from fairdro.files import read_table
 from fairdro.models.pretrained import load_offline
-
-__all__ = ["TextInputs", "load_text_table", "load_tokenizer", "tokenise"]
 
 TEXTS_PER_CHUNK = 10_000
 
@@ -99,20 +92,21 @@ def load_tokenizer(encoder: str | Path) -> Any:
 
 
 def load_text_table(
-    path: str | Path,
+    data: str | Path,
     *,
     encoder: str | Path,
     text: str = "text",
     label: str = "label",
     group: str | Sequence[str] = "group",
-    split: str = "split",
+    split: str = SPLIT,
     max_length: int = 128,
 ) -> Examples:
-    """Load texts from a table in CSV or Parquet.
+    """Load texts of your own from a table in CSV or Parquet.
 
     Parameters
     ----------
-    path : str or Path
+    data : str or Path
+        The table.
     encoder : str or Path
         Name or folder of the encoder whose tokenizer is used.
     text, label : str
@@ -126,13 +120,9 @@ def load_text_table(
     max_length : int
         Tokens of a text at most.
     """
-    path = Path(path)
-    table = read_table(path)
-    groups = [group] if isinstance(group, str) else list(group)
-    for column in [text, label, *groups, *([split] if split != "split" else [])]:
-        if column not in table.column_names:
-            raise InputError(f"There is no column {column!r} in {path}; it has: {', '.join(table.column_names)}.")
-    texts = table[text].to_pylist()
+    path = Path(data)
+    listed = read_list(path, sample=text, label=label, group=group, split=split)
+    texts, groups = listed.samples, listed.groups
     if (missing := texts.count(None)) > 0:
         raise InputError(
             f"The column {text!r} misses {missing} of {len(texts)} texts (in CSV also '?', 'NA' and the like); drop those "
@@ -140,20 +130,13 @@ def load_text_table(
         )
     if not isinstance(texts[0], str):
         raise InputError(f"The column {text!r} holds no texts; name the column that does.")
-    y, labels = encode_labels(table[label].to_pandas().to_numpy(), f"The column {label!r}")
-    if len(labels) < 2:
-        raise InputError(f"The column {label!r} has one value only; there is nothing to predict.")
-    named = split in table.column_names
-    parts = named_parts(np.array(table[split].to_pylist(), dtype=object), split) if named else random_parts(len(texts))
-    encoded = encode_groups(pd.DataFrame({name: table[name].to_pandas().to_numpy() for name in groups}))
-    class_names = [str(value) for value in labels]
-    how_split = f"by the column `{split}`" if split in table.column_names else "at random, 80 to 20"
     card = (
         f"# {path.stem}\n\n"
         f"- **Source**: the table `{path.name}`, {len(texts):,} rows.\n"
-        f"- **Task**: the class `{label}` ({', '.join(class_names)}) from the text `{text}`, cut to {max_length} tokens.\n"
-        f"- **Groups**: {'shares of ' if encoded.soft else ''}{', '.join(encoded.names)}.\n"
-        f"- **Split**: {how_split}: {', '.join(f'{len(rows):,} {name}' for name, rows in parts.items())}.\n"
+        f"- **Task**: the class `{label}` ({', '.join(listed.class_names)}) from the text `{text}`, cut to {max_length} "
+        "tokens.\n"
+        f"- **Groups**: {'shares of ' if groups.soft else ''}{', '.join(groups.names)}.\n"
+        f"- **Parts**: {', '.join(f'{len(rows):,} {name}' for name, rows in listed.parts.items())}.\n"
     )
     inputs = tokenise(texts, load_tokenizer(encoder), max_length)
-    return Examples(path.stem, inputs, y, encoded, class_names, parts, card)
+    return Examples(path.stem, inputs, listed.y, groups, listed.class_names, listed.parts, card)

@@ -1,23 +1,21 @@
 """UTKFace: is a face younger than 20, younger than 40, or older? Groups by race."""
 
-from __future__ import annotations
-
-import hashlib
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from fairdro.cells import Groups
-from fairdro.data.base import PROTOCOLS
+from fairdro._utils.hashing import digest
+from fairdro._utils.progress import OnStep
+from fairdro.cells import Cells
+from fairdro.data.base import check_protocol, four_fifths
 from fairdro.data.examples import Examples
-from fairdro.data.images import ImageInputs, compare_counts, count_cells, decode_images, stored_side
-from fairdro.errors import InputError, unknown_name
-
-__all__ = ["check_utkface", "load_utkface"]
+from fairdro.data.images import ImageInputs, compare_counts, decode_images, stored_side
+from fairdro.errors import InputError
+from fairdro.groups import Groups
 
 CLASSES = ["under 20", "20 to 39", "40 and over"]
 GROUPS = ["White", "Black", "Asian", "Indian"]
@@ -48,12 +46,12 @@ CARD = """# UTKFace (aligned and cropped faces)
 
 
 def load_utkface(
-    folder: str | Path,
+    data: str | Path,
     *,
     size: int = 224,
     protocol: str = "validated",
     cache: str | Path | None = None,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> Examples:
     """Load UTKFace from a folder with its files; nothing is downloaded.
 
@@ -62,7 +60,7 @@ def load_utkface(
 
     Parameters
     ----------
-    folder : path
+    data : path
         ``UTKFace`` with the aligned and cropped faces, or the folder that holds it.
     size : int
         Side of the images the network sees; the paper's is 224.
@@ -70,36 +68,32 @@ def load_utkface(
         ``paper``: all other images train. ``validated``: files identical (by SHA-256) to one in the test part are dropped,
         and the test still has 100 images of every class and group. Of the rest, in shuffled order, the last fifth is the
         validation part, of which files identical to one that trains are dropped. Identical files may train together.
-    cache : path, optional
-        Folder for the decoded images; see :func:`~fairdro.data.images.decode_images`.
-    on_step : callable, optional
-        Called while decoding with the number of finished images and of all.
+    cache, on_step : optional
+        See :func:`~fairdro.data.images.decode_images`.
     """
-    if protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, PROTOCOLS)
-    root, names = _find(Path(folder))
-    y, a = _labels(names)
-    counts = count_cells(y, a, (len(CLASSES), len(GROUPS)))
-    if (counts <= TEST_PER_CELL).any():
-        k, g = np.unravel_index(counts.argmin(), counts.shape)
+    check_protocol(protocol)
+    root, names = _find(Path(data))
+    cells = _cells(names)
+    if bool((cells.counts <= TEST_PER_CELL).any()):
+        k, g = divmod(int(cells.counts.argmin()), len(GROUPS))
         raise InputError(
-            f"{root} has only {counts[k, g]} images of {CLASSES[k]} / {GROUPS[g]}, and {TEST_PER_CELL} of every class and "
-            f"group are for the test; {HOW}."
+            f"{root} has only {int(cells.counts[k, g])} images of {CLASSES[k]} / {GROUPS[g]}, and {TEST_PER_CELL} of every "
+            f"class and group are for the test; {HOW}."
         )
     validated = protocol == "validated"
     content = _digests(root, names) if validated else names
-    parts = _split(list(zip(y.tolist(), a.tolist(), strict=True)), content, validation=validated)
+    parts = _split(cells.codes.tolist(), content, validation=validated)
     images = decode_images(root, names, stored_side(size), cache=cache, on_step=on_step)
     inputs = ImageInputs(images, size=size, mean=MEAN, std=STD)
-    return Examples("utkface", inputs, y, Groups(a, GROUPS), CLASSES, parts, CARD)
+    return Examples("utkface", inputs, cells.y.numpy(), Groups(cells.groups.numpy(), GROUPS), CLASSES, parts, CARD)
 
 
-def check_utkface(folder: str | Path) -> list[str]:
+def check_utkface(data: str | Path) -> list[str]:
     """Compare a copy of UTKFace with the published counts, in sentences."""
-    root, names = _find(Path(folder))
-    counts = count_cells(*_labels(names), (len(CLASSES), len(GROUPS)))
-    sentences = compare_counts(counts, PUBLISHED, CLASSES, GROUPS)
-    if counts.tolist() != PUBLISHED:
+    root, names = _find(Path(data))
+    cells = _cells(names)
+    sentences = compare_counts(cells, PUBLISHED, CLASSES, GROUPS)
+    if cells.counts.tolist() != PUBLISHED:
         sentences.append("The shuffle depends on the list of files, so the test part is not the paper's.")
     twice = sum(number > 1 for number in Counter(_digests(root, names)).values())
     return [*sentences, f"{twice:,} images occur more than once as identical files."]
@@ -120,32 +114,33 @@ def _natural(name: str) -> tuple[tuple[int | str, ...], str]:
     return tuple(int(piece) if i % 2 else piece for i, piece in enumerate(re.split("([0-9]+)", name))), name
 
 
-def _labels(names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _cells(names: Sequence[str]) -> Cells:
     """Return the class of age and the group of every image."""
     numbers = np.array([NAME.fullmatch(name).groups() for name in names], dtype=np.int64)  # type: ignore[union-attr]
-    return np.digitize(numbers[:, 0], [20, 40]), numbers[:, 1]
+    y, groups = np.digitize(numbers[:, 0], [20, 40]), Groups(numbers[:, 1], GROUPS)
+    return Cells.from_labels(y, groups, n_classes=len(CLASSES))
 
 
 def _digests(root: Path, names: Sequence[str]) -> list[str]:
-    return [hashlib.sha256((root / name).read_bytes()).hexdigest() for name in names]
+    return [digest((root / name).read_bytes()) for name in names]
 
 
-def _split(cells: Sequence[tuple[int, int]], content: Sequence[str], *, validation: bool) -> dict[str, np.ndarray]:
+def _split(cells: Sequence[int], content: Sequence[str], *, validation: bool) -> dict[str, np.ndarray]:
     """Return the rows of the parts, in shuffled order; no content is in two of them, nor twice in the test."""
     order = list(range(len(cells)))
     random.Random(1).shuffle(order)  # noqa: S311 - the paper's split, not a secret
     test: list[int] = []
     tested: set[str] = set()
-    filled: Counter[tuple[int, int]] = Counter()
+    filled: Counter[int] = Counter()
     for row in reversed(order):
         if filled[cells[row]] < TEST_PER_CELL and content[row] not in tested:
             test.append(row)
             tested.add(content[row])
             filled[cells[row]] += 1
-    train = [row for row in order if content[row] not in tested]
+    train = np.array([row for row in order if content[row] not in tested])
     if not validation:
-        return {"train": np.array(train), "test": np.array(test)}
-    train, held = train[: int(0.8 * len(train))], train[int(0.8 * len(train)) :]
+        return {"train": train, "test": np.array(test)}
+    train, held = four_fifths(train)
     trained = {content[row] for row in train}
-    held = [row for row in held if content[row] not in trained]
-    return {"train": np.array(train), "validation": np.array(held, dtype=np.int64), "test": np.array(test)}
+    held = held[[content[row] not in trained for row in held]]
+    return {"train": train, "validation": held, "test": np.array(test)}

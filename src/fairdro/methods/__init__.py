@@ -1,4 +1,4 @@
-"""Training rules, one per file, and the registry that names them."""
+"""Methods, one per file, and the registry that names them."""
 
 from collections.abc import Iterable
 from dataclasses import fields

@@ -1,12 +1,10 @@
 """The paper's ablations that are FairDRO with one switch turned, under names of their own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from fairdro.methods.base import LogRange
-from fairdro.methods.fairdro import FairDRO
+from fairdro.methods.fairdro import FairDRO, Smoothing, Uncertainty
 
 
 @dataclass(frozen=True)
@@ -16,7 +14,7 @@ class FairDROWithoutSmoothing(FairDRO):
     name: ClassVar[str] = "fairdro_wo_smoothing"
     stepwise: ClassVar[dict[str, Any]] = {}
 
-    smoothing: Literal["linear", "cosine", "none"] = "none"
+    smoothing: Smoothing = "none"
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class FairDRONonNegative(FairDRO):
     name: ClassVar[str] = "fairdro_nonnegative"
     stepwise: ClassVar[dict[str, Any]] = {}
 
-    uncertainty: Literal["chi_square", "chi_square_nonnegative", "simplex"] = "chi_square_nonnegative"
+    uncertainty: Uncertainty = "chi_square_nonnegative"
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class ClasswiseSimplex(FairDRO):
     search: ClassVar[dict[str, LogRange]] = {}
     stepwise: ClassVar[dict[str, Any]] = {}
 
-    uncertainty: Literal["chi_square", "chi_square_nonnegative", "simplex"] = "simplex"
+    uncertainty: Uncertainty = "simplex"
 
 
 @dataclass(frozen=True)

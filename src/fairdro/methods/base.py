@@ -1,4 +1,4 @@
-"""What a training rule is: it says only what differs from plain training.
+"""What a method is: it says only what differs from plain training.
 
 An engine minimises, for every model of a bank,
 
@@ -14,7 +14,8 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from functools import cache
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -22,10 +23,9 @@ from torch import Tensor
 
 from fairdro.errors import InputError, unknown_name
 
-__all__ = ["Baseline", "Batch", "CellMeans", "LogRange", "Method", "Scalars", "State", "Task"]
-
-OBJECTIVES = ["balanced", "standard"]
-VARIANTS = ["paper", "code"]
+Objective = Literal["balanced", "standard"]
+OBJECTIVES = list(get_args(Objective))
+Variant = Literal["paper", "code"]
 
 Scalars = float | Sequence[float]
 """A hyperparameter: one value, or one per point of a bank."""
@@ -147,7 +147,7 @@ class LogRange:
 
 @dataclass(frozen=True)
 class Method:
-    """A training rule. Hyperparameters are the fields of the dataclass; those in ``search`` may hold one value per point.
+    """A way to train. Hyperparameters are the fields of the dataclass; those in ``search`` may hold one value per point.
 
     Class attributes
     ----------------
@@ -155,14 +155,8 @@ class Method:
         The registry's name.
     search : dict of str to LogRange
         Hyperparameters to sweep, with the paper's range.
-    choices : dict of str to list of str
-        Hyperparameters that are one of a few names.
     stepwise : dict
         Hyperparameters that do better where the weights move at every step, as in the full-batch solver.
-    regularised : bool
-        Whether :meth:`penalty` adds to the loss; only the mini-batch engine can train such a method.
-    every_batch : bool
-        Whether :meth:`observe` moves the weights at every mini-batch; only the mini-batch engine can train such a method.
     sampling : str
         How mini-batches are drawn, see :func:`~fairdro.training.sampling.draw_epoch`. Weighted cell means do not depend on
         it; what a regulariser averages over a batch does.
@@ -178,10 +172,7 @@ class Method:
 
     name: ClassVar[str]
     search: ClassVar[dict[str, LogRange]] = {}
-    choices: ClassVar[dict[str, list[str]]] = {}
     stepwise: ClassVar[dict[str, Any]] = {}
-    regularised: ClassVar[bool] = False
-    every_batch: ClassVar[bool] = False
     sampling: ClassVar[str] = "equal"
     needs_features: ClassVar[bool] = False
     max_classes: ClassVar[int | None] = None
@@ -196,9 +187,31 @@ class Method:
             raise InputError(f"The hyperparameters of {self.name} have different numbers of values: {self._swept()}.")
         for f in fields(self):
             _check_kind(getattr(self, f.name), f.default, f"{f.name} of {self.name}")
-        for key, known in self.choices.items():
+        for key, known in self.choices().items():
             if getattr(self, key) not in known:
                 raise unknown_name(key, getattr(self, key), known)
+
+    @classmethod
+    @cache
+    def choices(cls) -> dict[str, list[str]]:
+        """Hyperparameters that are one of a few names, read from their annotations."""
+        hints = get_type_hints(cls)
+        return {f.name: list(get_args(hints[f.name])) for f in fields(cls) if get_origin(hints[f.name]) is Literal}
+
+    @classmethod
+    def has_penalty(cls) -> bool:
+        """Whether a :meth:`penalty` of its own adds to the loss of a mini-batch."""
+        return cls.penalty is not Method.penalty
+
+    @classmethod
+    def observes_batches(cls) -> bool:
+        """Whether an :meth:`observe` of its own moves the weights at every mini-batch."""
+        return cls.observe is not Method.observe
+
+    @classmethod
+    def weighs_cells(cls) -> bool:
+        """Whether it does nothing but weigh cells, so that engines without mini-batches can train it."""
+        return not cls.has_penalty() and not cls.observes_batches()
 
     @classmethod
     def sweep(cls, points: int, **fixed: Any) -> Method:
@@ -214,11 +227,6 @@ class Method:
         grids = [search_range.grid(size) for search_range, size in zip(cls.search.values(), sizes, strict=True)]
         columns = zip(*itertools.product(*grids), strict=True)
         return cls(**dict(zip(cls.search, columns, strict=True)), **fixed)
-
-    @classmethod
-    def for_solver(cls, solver: str, **hyperparameters: Any) -> dict[str, Any]:
-        """Return hyperparameters with those added that do better with a solver."""
-        return {**(cls.stepwise if solver == "fullbatch" else {}), **hyperparameters}
 
     def _swept(self) -> dict[str, tuple[float, ...]]:
         return {key: v for key in self.search if isinstance(v := getattr(self, key), tuple)}
@@ -248,13 +256,8 @@ class Method:
             )
 
     def teacher(self) -> Method | None:
-        """Return the rule by which a teacher is trained first, where the method has one."""
+        """Return the method by which a teacher is trained first, where there is one."""
         return None
-
-    @classmethod
-    def solvers(cls) -> list[str]:
-        """Name the engines that can train the method."""
-        return ["minibatch"] if cls.regularised or cls.every_batch else ["fullbatch", "minibatch"]
 
     def hyperparameter(self, key: str) -> Tensor:
         """Return a hyperparameter as a tensor ``(P, 1, 1)``, or ``(1, 1)`` if it is one number."""
@@ -302,11 +305,11 @@ class Method:
         return state
 
     def observe(self, state: State, batch: Batch) -> State:
-        """Return the state after seeing a mini-batch, before it is trained on; only called with ``every_batch``."""
+        """Return the state after seeing a mini-batch, before it is trained on."""
         return state
 
     def penalty(self, state: State, batch: Batch) -> Tensor:
-        """Return what is added to the loss of every model ``(*bank)``; only called with ``regularised``."""
+        """Return what is added to the loss of every model ``(*bank)``."""
         raise NotImplementedError
 
     def next_round(self, state: State, cells: CellMeans) -> State:
@@ -316,7 +319,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline(Method):
-    """A rule on top of plain training, whose objective may count cells or samples the same.
+    """A method on top of plain training, whose objective may count cells or samples the same.
 
     Parameters
     ----------
@@ -324,9 +327,7 @@ class Baseline(Method):
         Balanced, every cell counts the same (the paper's main tables); standard, every sample (its appendix).
     """
 
-    choices: ClassVar[dict[str, list[str]]] = {"objective": OBJECTIVES}
-
-    objective: Literal["balanced", "standard"] = "balanced"
+    objective: Objective = "balanced"
 
     def plain_weights(self, task: Task) -> Tensor:
         """Return the weights of plain training ``(Y, A)``."""

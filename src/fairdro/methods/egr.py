@@ -1,14 +1,12 @@
 """Exponentiated-gradient reduction."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fairdro.methods.base import VARIANTS, Baseline, Batch, CellMeans, LogRange, Scalars, State, Task
+from fairdro.methods.base import Baseline, Batch, CellMeans, LogRange, Scalars, State, Task, Variant
 
 CODE_BATCH = 128
 
@@ -44,15 +42,12 @@ class EGR(Baseline):
 
     name: ClassVar[str] = "egr"
     search: ClassVar[dict[str, LogRange]] = {"bound": LogRange(1e-2, 1e1), "eta": LogRange(1e-2, 1e2)}
-    regularised: ClassVar[bool] = True
     max_classes: ClassVar[int | None] = 2
     restart: ClassVar[bool] = True
 
-    choices: ClassVar[dict[str, list[str]]] = {**Baseline.choices, "variant": VARIANTS}
-
     eta: Scalars = 1.0
     bound: Scalars = 1.0
-    variant: Literal["paper", "code"] = "paper"
+    variant: Variant = "paper"
 
     @property
     def rounds(self) -> int:

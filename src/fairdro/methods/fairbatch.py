@@ -1,15 +1,13 @@
 """Batch selection as re-weighting."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fairdro.errors import InputError
-from fairdro.methods.base import VARIANTS, Baseline, CellMeans, LogRange, Scalars, State, Task, uniform
+from fairdro.methods.base import Baseline, CellMeans, LogRange, Scalars, State, Task, Variant, uniform
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,8 @@ class FairBatch(Baseline):
     name: ClassVar[str] = "fairbatch"
     search: ClassVar[dict[str, LogRange]] = {"alpha": LogRange(1e-3, 1e2)}
 
-    choices: ClassVar[dict[str, list[str]]] = {**Baseline.choices, "variant": VARIANTS}
-
     alpha: Scalars = 0.01
-    variant: Literal["paper", "code"] = "paper"
+    variant: Variant = "paper"
 
     @property
     def needs_loss(self) -> bool:

@@ -1,9 +1,5 @@
 """FairDRO, and by its switches the ablations of the paper."""
 
-from __future__ import annotations
-
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -15,11 +11,8 @@ from fairdro.errors import InputError
 from fairdro.methods.base import CellMeans, LogRange, Method, Scalars, State, Task, uniform
 from fairdro.uncertainty import ChiSquareBall, Simplex, UncertaintySet
 
-SMOOTHING: dict[str, Callable[[float], float]] = {
-    "linear": lambda progress: 1 - progress,
-    "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
-    "none": lambda progress: 1.0,
-}
+Uncertainty = Literal["chi_square", "chi_square_nonnegative", "simplex"]
+Smoothing = Literal["linear", "none"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class FairDRO(Method):
         One q per class, or one over all cells.
     uncertainty : {"chi_square", "chi_square_nonnegative", "simplex"}, default "chi_square"
         The set q is chosen from; the first allows negative weights.
-    smoothing : {"linear", "cosine", "none"}, default "linear"
+    smoothing : {"linear", "none"}, default "linear"
         How the step of q falls over training.
     signal : {"error", "loss"}, default "error"
         What q responds to: the cells' 0-1 errors, or their training losses.
@@ -52,17 +45,12 @@ class FairDRO(Method):
 
     name: ClassVar[str] = "fairdro"
     search: ClassVar[dict[str, LogRange]] = {"rho": LogRange(1e-2, 1e2, zero=True)}
-    choices: ClassVar[dict[str, list[str]]] = {
-        "uncertainty": ["chi_square", "chi_square_nonnegative", "simplex"],
-        "smoothing": list(SMOOTHING),
-        "signal": ["error", "loss"],
-    }
     stepwise: ClassVar[dict[str, Any]] = {"softness": 0.02}
 
     rho: Scalars = 1.0
     classwise: bool = True
-    uncertainty: Literal["chi_square", "chi_square_nonnegative", "simplex"] = "chi_square"
-    smoothing: Literal["linear", "cosine", "none"] = "linear"
+    uncertainty: Uncertainty = "chi_square"
+    smoothing: Smoothing = "linear"
     signal: Literal["error", "loss"] = "error"
     softness: float = 0.0
 
@@ -96,7 +84,7 @@ class FairDRO(Method):
             best = response.best_response(losses)
         else:
             best = response.best_response(losses.flatten(-2)).view_as(losses)
-        return {"q": state["q"].lerp(best.to(state["q"].dtype), SMOOTHING[self.smoothing](progress))}
+        return {"q": state["q"].lerp(best.to(state["q"].dtype), 1 - progress if self.smoothing == "linear" else 1.0)}
 
     @cached_property
     def _uncertainty_set(self) -> UncertaintySet:

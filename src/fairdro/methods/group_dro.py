@@ -1,7 +1,5 @@
 """Group DRO as its users know it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,7 +22,6 @@ class GroupDROEG(Method):
 
     name: ClassVar[str] = "group_dro_eg"
     search: ClassVar[dict[str, LogRange]] = {"gamma": LogRange(1e-3, 1e1)}
-    every_batch: ClassVar[bool] = True
 
     gamma: Scalars = 0.1
 

@@ -1,7 +1,5 @@
 """Independence of features and group as a regulariser."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -40,7 +38,6 @@ class FairHSIC(Regulariser):
 
     name: ClassVar[str] = "fairhsic"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e4)}
-    choices: ClassVar[dict[str, list[str]]] = {**Regulariser.choices, "kernel": ["gaussian", "polynomial"]}
     needs_features: ClassVar[bool] = True
 
     kernel: Literal["gaussian", "polynomial"] = "gaussian"

@@ -1,7 +1,5 @@
 """What the feature methods share."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 NEAREST = 1e-12

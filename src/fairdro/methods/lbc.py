@@ -1,7 +1,5 @@
 """Label bias correction."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Distillation of features from a teacher, alike for every group."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Proxy-Lagrangian optimisation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,8 +31,6 @@ class PL(Baseline):
 
     name: ClassVar[str] = "pl"
     search: ClassVar[dict[str, LogRange]] = {"eta": LogRange(1e-2, 1e2), "kappa": LogRange(1e-2, 1e1)}
-    regularised: ClassVar[bool] = True
-    every_batch: ClassVar[bool] = True
 
     eta: Scalars = 1.0
     kappa: Scalars = 0.01

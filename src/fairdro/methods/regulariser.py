@@ -1,9 +1,6 @@
 """What regularisers with one strength share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,8 +17,6 @@ class Regulariser(Scratch):
     lam : float or sequence of float, default 1
     objective : {"balanced", "standard"}, default "balanced"
     """
-
-    regularised: ClassVar[bool] = True
 
     lam: Scalars = 1.0
 

@@ -1,7 +1,5 @@
 """Renyi correlation as a regulariser."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

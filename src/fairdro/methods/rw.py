@@ -1,7 +1,5 @@
 """Re-weighting before training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

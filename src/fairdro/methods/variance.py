@@ -1,18 +1,16 @@
 """FairDRO's component ablations that regularise directly instead of by weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fairdro.methods.base import VARIANTS, Batch, LogRange, Scalars, State
+from fairdro.methods.base import Batch, LogRange, Scalars, State, Variant
 from fairdro.methods.regulariser import Regulariser
 from fairdro.methods.scratch import Scratch
 
-ROOT_FLOOR = 1e-12  # keeps the slope of the root finite where groups are equal
+ROOT_FLOOR = 1e-12  # keeps the gradient of the root finite where groups are equal
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,6 @@ class RVP(Scratch):
 
     name: ClassVar[str] = "rvp"
     search: ClassVar[dict[str, LogRange]] = {"rho": LogRange(1e-2, 1e2)}
-    regularised: ClassVar[bool] = True
 
     rho: Scalars = 1.0
 
@@ -58,9 +55,7 @@ class WithoutDRO(Regulariser):
 
     name: ClassVar[str] = "fairdro_wo_dro"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e2)}
-    choices: ClassVar[dict[str, list[str]]] = {**Regulariser.choices, "variant": VARIANTS}
-
-    variant: Literal["paper", "code"] = "paper"
+    variant: Variant = "paper"
 
     def regulariser(self, state: State, batch: Batch) -> Tensor:
         """Return the mean over classes of the gap between the groups that are there."""

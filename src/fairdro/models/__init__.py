@@ -1,15 +1,22 @@
-"""Models as banks: S seeds times P hyperparameter points, trained together."""
+"""Kinds of models, and the registry that names them."""
+
+from typing import Any
 
 from fairdro.errors import unknown_name
 from fairdro.models.banks import LinearBank, MLPBank, ModelBank
+from fairdro.models.pretrained import PretrainedClassifier
+from fairdro.models.resnet import ResNet18
+from fairdro.models.trees import Trees
 
-__all__ = ["MODELS", "LinearBank", "MLPBank", "ModelBank", "get_model"]
+__all__ = ["BANKS", "MODELS", "LinearBank", "MLPBank", "ModelBank", "get_model"]
 
-MODELS: dict[str, type[ModelBank]] = {"linear": LinearBank, "mlp": MLPBank}
+BANKS: dict[str, type[ModelBank]] = {"linear": LinearBank, "mlp": MLPBank}
+MODELS: dict[str, Any] = {**BANKS, "boosting": Trees, "resnet18": ResNet18, "NAME or FOLDER": PretrainedClassifier}
+"""All there are: for tables, for images, and encoders of Hugging Face by name or folder."""
 
 
 def get_model(name: str) -> type[ModelBank]:
-    """Return the model class registered under ``name``."""
-    if name not in MODELS:
-        raise unknown_name("model", name, list(MODELS))
-    return MODELS[name]
+    """Return the bank registered under ``name``."""
+    if name not in BANKS:
+        raise unknown_name("model", name, list(BANKS))
+    return BANKS[name]

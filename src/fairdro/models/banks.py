@@ -3,8 +3,6 @@
 Models of one seed see the same samples, so their first layers lie side by side in one matrix ``(S, D, P * width)``.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,9 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fairdro.seeding import generator
-
-__all__ = ["LinearBank", "MLPBank", "ModelBank"]
+from fairdro._utils.seeding import generator
 
 
 class ModelBank(nn.Module):

@@ -11,9 +11,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from fairdro._utils.extras import require
 from fairdro.errors import InputError
-
-__all__ = ["PretrainedClassifier", "channel_scale", "load_offline"]
 
 
 class PretrainedClassifier(nn.Module):
@@ -134,11 +133,7 @@ def channel_scale(encoder: str | Path) -> tuple[list[float], list[float]] | None
 
 
 def _transformers() -> Any:
-    try:
-        import transformers  # noqa: PLC0415
-    except ImportError as error:
-        raise InputError("Encoders of Hugging Face need transformers: pip install 'fairdro[text]'.") from error
-    return transformers
+    return require("transformers", extra="text", what="Encoders of Hugging Face")
 
 
 @contextmanager

@@ -1,11 +1,7 @@
 """ResNet-18 (He et al., 2016), as the paper trains it on faces; its parameters have torchvision's names and shapes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
-
-__all__ = ["ResNet18"]
 
 
 class _Block(nn.Module):
@@ -64,10 +60,3 @@ class ResNet18(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits ``(N, Y)`` for images ``(N, 3, H, W)``."""
         return self.head(self.features(x))
-
-    def load_torchvision(self, state: dict[str, Tensor]) -> None:
-        """Take the weights of torchvision's ResNet-18, e.g. pretrained on ImageNet; the head stays as it is."""
-        kept = {key: value for key, value in state.items() if not key.startswith("fc.")}
-        missing, unexpected = self.load_state_dict(kept, strict=False)
-        if unexpected or {key for key in missing if not key.startswith("fc.")}:
-            raise ValueError("these are not the weights of a ResNet-18")

@@ -1,17 +1,17 @@
-"""Boosted trees of LightGBM and XGBoost behind one face: the same settings, objectives of one's own, text for files."""
+"""Boosted trees of LightGBM and XGBoost behind one interface: the same settings, custom objectives, text for files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from fairdro._utils.extras import require
 from fairdro.errors import InputError, unknown_name
 
-__all__ = ["BACKENDS", "Growing", "Table", "TreeSettings", "Trees", "read_trees", "tabulate"]
+ROWS_PER_LEAF = 20
 
 
 @dataclass(frozen=True)
@@ -21,37 +21,43 @@ class TreeSettings:
     Parameters
     ----------
     backend : {"lightgbm", "xgboost"}
-    rounds : int
-        Trees per score.
+    n_estimators : int
+        Boosting rounds at most, with a tree per score each.
+    early_stopping : int, optional
+        Rounds without progress on held-out rows after which growing ends; None to grow all.
     learning_rate : float
-    leaves : int
+    num_leaves : int
         Leaves of a tree at most.
-    min_leaf : int
-        Rows of a leaf at least; XGBoost takes the sum of curvatures instead, a quarter of it for a balanced leaf.
+    min_child_samples : int
+        Rows of a leaf at least. XGBoost takes the sum of hessians instead, a quarter of it for a balanced leaf.
     categorical : tuple of int
         Columns that hold codes of categories.
     threads : int
-        0 for all cores.
     seed : int
     """
 
     backend: str = "lightgbm"
-    rounds: int = 200
+    n_estimators: int = 200
+    early_stopping: int | None = 20
     learning_rate: float = 0.05
-    leaves: int = 15
-    min_leaf: int = 20
+    num_leaves: int = 15
+    min_child_samples: int = 20
     categorical: tuple[int, ...] = ()
-    threads: int = 0
+    threads: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise unknown_name("backend", self.backend, list(BACKENDS))
-        for name, least in (("rounds", 1), ("leaves", 2), ("min_leaf", 1)):
-            if getattr(self, name) < least:
+        for name, least in (("n_estimators", 1), ("num_leaves", 2), ("min_child_samples", 1), ("early_stopping", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, got {getattr(self, name)}.")
         if not self.learning_rate > 0:
             raise InputError(f"learning_rate must be positive, got {self.learning_rate}.")
+
+    def for_rows(self, n: int) -> TreeSettings:
+        """Return the settings for a table of n rows: leaves are smaller where there are few."""
+        return replace(self, min_child_samples=min(self.min_child_samples, max(n // ROWS_PER_LEAF, 1)))
 
 
 class Trees(Protocol):
@@ -66,7 +72,7 @@ class Trees(Protocol):
         ...
 
     def text(self) -> str:
-        """Return all there is to know of the trees, for :func:`read_trees`."""
+        """Return the trees as text, for :func:`read_trees`."""
         ...
 
 
@@ -81,8 +87,8 @@ class Growing(Protocol):
         """Return the raw scores of the held-out rows ``(M, K)``."""
         ...
 
-    def step(self, slope: np.ndarray, curvature: np.ndarray) -> None:
-        """Grow the trees of one more round, given the derivatives of the loss by the scores ``(N, K)``."""
+    def step(self, gradient: np.ndarray, hessian: np.ndarray) -> None:
+        """Grow the trees of one more round, given gradient and hessian of the loss ``(N, K)``."""
         ...
 
     def finish(self, rounds: int | None = None) -> Trees:
@@ -116,10 +122,7 @@ def read_trees(backend: str, text: str) -> Trees:
 
 
 def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(f"Boosted trees by {name} need the package: pip install 'fairdro[{name}]'.") from error
+    return require(name, extra=name, what="Boosted trees")
 
 
 class _LightGBM:
@@ -148,9 +151,9 @@ class _LightGBMTable:
         self.library = _library("lightgbm")
         self.parameters = {
             "objective": "none",
-            "num_leaves": settings.leaves,
+            "num_leaves": settings.num_leaves,
             "learning_rate": settings.learning_rate,
-            "min_data_in_leaf": settings.min_leaf,
+            "min_data_in_leaf": settings.min_child_samples,
             "num_threads": settings.threads,
             "seed": settings.seed,
             "deterministic": True,
@@ -190,9 +193,9 @@ class _GrowingLightGBM:
         evaluate(metric)
         return seen[0].reshape(-1, self.n_scores)
 
-    def step(self, slope: np.ndarray, curvature: np.ndarray) -> None:
-        shape = (len(slope),) if self.n_scores == 1 else slope.shape
-        self.booster.update(fobj=lambda *_: (slope.reshape(shape), curvature.reshape(shape)))
+    def step(self, gradient: np.ndarray, hessian: np.ndarray) -> None:
+        shape = (len(gradient),) if self.n_scores == 1 else gradient.shape
+        self.booster.update(fobj=lambda *_: (gradient.reshape(shape), hessian.reshape(shape)))
         self.grown.append(self.booster.current_iteration())
 
     def finish(self, rounds: int | None = None) -> _LightGBM:
@@ -237,12 +240,12 @@ class _XGBoostTable:
         self.data, self.held = matrix(X), None if held is None else matrix(held)
         self.parameters = {
             "base_score": 0.5,
-            "max_leaves": settings.leaves,
+            "max_leaves": settings.num_leaves,
             "max_depth": 0,
             "grow_policy": "lossguide",
             "tree_method": "hist",
             "eta": settings.learning_rate,
-            "min_child_weight": settings.min_leaf / 4,
+            "min_child_weight": settings.min_child_samples / 4,
             "lambda": 0.0,
             "nthread": settings.threads,
             "seed": settings.seed,
@@ -271,8 +274,8 @@ class _GrowingXGBoost:
     def _predict(self, data: Any) -> np.ndarray:
         return self.booster.predict(data, output_margin=True).reshape(-1, self.n_scores).astype(np.float64)
 
-    def step(self, slope: np.ndarray, curvature: np.ndarray) -> None:
-        self.booster.update(self.data, self.round, fobj=lambda *_: (slope, curvature))
+    def step(self, gradient: np.ndarray, hessian: np.ndarray) -> None:
+        self.booster.update(self.data, self.round, fobj=lambda *_: (gradient, hessian))
         self.round += 1
 
     def finish(self, rounds: int | None = None) -> _XGBoost:

@@ -1,7 +1,8 @@
-"""The engines: how a bank of models is trained by any method."""
+"""The engines: how models are trained by any method."""
 
+from fairdro.training.controller import Controller, History
 from fairdro.training.fullbatch import train_fullbatch
 from fairdro.training.minibatch import train_minibatch
-from fairdro.training.trained import History, TrainedBank
+from fairdro.training.trained import Trained, TrainedBank
 
-__all__ = ["History", "TrainedBank", "train_fullbatch", "train_minibatch"]
+__all__ = ["Controller", "History", "Trained", "TrainedBank", "train_fullbatch", "train_minibatch"]

@@ -1,7 +1,5 @@
 """Every method as a loss of one network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,13 +9,11 @@ from torch import Tensor, nn
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
-from fairdro.methods import Batch, CellMeans, Method, State, Task
+from fairdro.methods import Batch, CellMeans, Method, Task
+from fairdro.training.controller import Controller
+from fairdro.training.inputs import logits_in
 from fairdro.training.minibatch import see, weighted_loss
 from fairdro.training.processes import added_up, gathered, world
-
-__all__ = ["FairLoss"]
-
-STATE = "state_"
 
 
 class FairLoss(nn.Module):
@@ -28,7 +24,7 @@ class FairLoss(nn.Module):
     with the mean cross-entropy :math:`\bar\ell_{y,a}` of a cell in the batch. In training mode the errors are collected per
     cell as batches go by, so that :meth:`step` needs no second pass over the data. All that the method remembers is in
     buffers: a checkpoint that holds the loss's ``state_dict`` resumes exactly. Under ``torch.distributed`` the statistics
-    are those of all processes, and the loss is that of the whole batch; for a method with a penalty, or one that moves at
+    are those of all processes, and the loss is that of the whole batch; for a method with a penalty, or one that observes
     every batch, all processes need batches of the same size.
 
     Parameters
@@ -41,6 +37,11 @@ class FairLoss(nn.Module):
     counts : Tensor of shape (Y, A), optional
         Training samples per cell, by which some methods weight; without them all cells count as equally large.
 
+    Attributes
+    ----------
+    controller : Controller
+        What the method remembers, and how often it was updated.
+
     Examples
     --------
     >>> criterion = FairLoss(LBC(eta=1.0), n_classes=3, n_groups=4, total_steps=epochs)  # doctest: +SKIP
@@ -48,9 +49,6 @@ class FairLoss(nn.Module):
     >>> criterion.step()  # after every epoch # doctest: +SKIP
     """
 
-    counts: Tensor
-    cell_weights: Tensor
-    steps: Tensor
     seen: Tensor
 
     def __init__(
@@ -59,21 +57,12 @@ class FairLoss(nn.Module):
         super().__init__()
         if method.points > 1:
             raise InputError("A loss is for one model: give every hyperparameter one value.")
-        if total_steps < 1:
-            raise InputError(f"total_steps must be at least 1, got {total_steps}.")
         counts = torch.ones(n_classes, n_groups) if counts is None else torch.as_tensor(counts)
         if counts.shape != (n_classes, n_groups):
             raise InputError(f"counts must have a row per class and a column per group, got shape {tuple(counts.shape)}.")
-        task = Task(counts.double(), (1, 1))
-        method.check(task)
-        self.method, self.total_steps = method, total_steps
-        self.n_classes, self.n_groups = n_classes, n_groups
-        self.register_buffer("counts", task.counts)
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-        state = method.begin(task)
-        for name, value in state.items():
-            self.register_buffer(STATE + name, value)
-        self.register_buffer("cell_weights", method.weights(state).clone())
+        self.method, self.n_classes, self.n_groups = method, n_classes, n_groups
+        self.controller = Controller(method, Task(counts.double(), (1, 1)), total_steps)
+        self.controller.records = False  # a loop of one's own may be long
         self.register_buffer("seen", torch.zeros(n_classes, n_groups, dtype=torch.float64))
         for name, shape in self._statistics.items():
             self.register_buffer(f"sum_{name}", torch.zeros(shape, dtype=torch.float64))
@@ -93,15 +82,7 @@ class FairLoss(nn.Module):
     @property
     def weights(self) -> Tensor:
         """The method's weights of the cells ``(Y, A)``; for FairDRO, q."""
-        return self.cell_weights[0, 0]
-
-    def _state(self, device: Any) -> State:
-        return {key.removeprefix(STATE): value.to(device) for key, value in self.named_buffers() if key.startswith(STATE)}
-
-    def _remember(self, state: State) -> None:
-        for key, value in state.items():
-            getattr(self, STATE + key).copy_(value)
-        self.cell_weights.copy_(self.method.weights(state))
+        return self.controller.weights[0, 0]
 
     def forward(
         self, logits: Tensor, y: Tensor, a: Tensor, *, features: Tensor | None = None, teacher: Tensor | None = None
@@ -119,12 +100,11 @@ class FairLoss(nn.Module):
         """
         with torch.autocast(logits.device.type, enabled=False):
             batch = self._see(_precise(logits), y, a, features, teacher)
-            if self.method.every_batch:
-                with torch.no_grad():
-                    self._remember(self.method.observe(self._state("cpu"), _on_cpu(batch)))
-            loss = weighted_loss(batch, self.cell_weights)
-            if self.method.regularised:
-                loss = loss + self.method.penalty(self._state(logits.device), batch).sum()
+            if self.method.observes_batches():
+                self.controller.observe(_on_cpu(batch))
+            loss = weighted_loss(batch, self.controller.weights)
+            if self.method.has_penalty():
+                loss = loss + self.method.penalty(self.controller.state, batch).sum()
             if self._gathers:
                 loss = loss + (world() - 1) * (loss - loss.detach())  # each process has the gradient of its own rows only
             return loss
@@ -146,14 +126,14 @@ class FairLoss(nn.Module):
         if not self._gathers:
             in_all_batches = added_up(in_all_batches) / world()  # the mean over processes is that of the whole batch
         averaging = indicator / in_all_batches.clamp(min=1e-12)
-        own, lesson = (None if part is None else part[None, None] for part in hidden)
+        of_model, of_teacher = (None if part is None else part[None, None] for part in hidden)
         membership = cells.membership.to(logits.dtype)[None]
-        return see(logits[None, None], y[None], membership, averaging[None], features=own, teacher=lesson)
+        return see(logits[None, None], y[None], membership, averaging[None], features=of_model, teacher=of_teacher)
 
     @property
     def _gathers(self) -> bool:
         """Whether every process must see the batches of all: a penalty is no sum over samples."""
-        return world() > 1 and (self.method.regularised or self.method.every_batch)
+        return world() > 1 and (self.method.has_penalty() or self.method.observes_batches())
 
     def _check(self, logits: Tensor, y: Tensor, a: Tensor) -> None:
         """Refuse what cannot be a batch; values only where looking costs nothing."""
@@ -176,7 +156,7 @@ class FairLoss(nn.Module):
             raise InputError("The shares of every row of a must sum to one.")
 
     def _check_sizes(self, n: int) -> None:
-        most = torch.tensor([n, -n], device=self.counts.device)
+        most = torch.tensor([n, -n], device=self.seen.device)
         torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
         if int(most[0]) != -int(most[1]):
             raise InputError(
@@ -199,7 +179,7 @@ class FairLoss(nn.Module):
 
     @torch.no_grad()
     def step(self, model: nn.Module | None = None, batches: Iterable[tuple[Any, Tensor, Tensor]] = ()) -> None:
-        """Let the method answer to the errors, after every epoch or every so many batches.
+        """Let the method respond to the errors, after every epoch or every so many batches.
 
         Parameters
         ----------
@@ -209,16 +189,12 @@ class FairLoss(nn.Module):
         """
         if model is not None:
             self._measure(model, batches)
-        means = self._means()
-        progress = min(int(self.steps), self.total_steps - 1) / self.total_steps
-        self._remember(self.method.update(self._state("cpu"), means, progress))
-        self.steps += 1
+        self._take_means()
+        self.controller.update(self._means)
 
     def next_round(self) -> None:
         """Begin the next training of a method with several (LBC, EGR), after the last :meth:`step` of this one."""
-        means = CellMeans(**{name: getattr(self, f"mean_{name}").cpu()[None, None] for name in self._statistics})
-        self._remember(self.method.next_round(self._state("cpu"), means))
-        self.steps.zero_()
+        self.controller.next_round(self._means)
 
     def _measure(self, model: nn.Module, batches: Iterable[tuple[Any, Tensor, Tensor]]) -> None:
         """Replace what was collected by the statistics of a pass in evaluation mode."""
@@ -226,30 +202,29 @@ class FairLoss(nn.Module):
         was_training = model.training
         model.eval()
         for x, y, a in batches:
-            self._collect(_precise(model(x)), Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups))
+            self._collect(_precise(logits_in(model(x))), Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups))
         model.train(was_training)
 
-    def _means(self) -> CellMeans:
-        """Return the means of what was collected, and start collecting anew.
-
-        A cell that was not seen since the last step keeps its last mean; one never seen takes that of its class.
-        """
+    def _take_means(self) -> None:
+        """Take the means of what was collected, and start collecting anew; a cell that was not seen keeps its last mean."""
         seen = added_up(self.seen)
         for name in self._statistics:
             sums, mean = added_up(getattr(self, f"sum_{name}")), getattr(self, f"mean_{name}")
             number = seen.view(*seen.shape, *[1] * (sums.dim() - 2))
             mean.copy_((sums / number).where(number > 0, mean))
         self._forget()
-        return CellMeans(
-            **{name: self._filled(getattr(self, f"mean_{name}").cpu())[None, None] for name in self._statistics}
-        )
 
-    def _filled(self, mean: Tensor) -> Tensor:
-        """Let cells that have samples, none of them seen so far, take the mean of their class; a class, that of all."""
-        of_class = mean.nanmean(1, keepdim=True)
-        of_class = of_class.where(~of_class.isnan(), mean.nanmean((0, 1), keepdim=True).nan_to_num(0)).expand_as(mean)
-        expected = (self.counts > 0).cpu().view(*self.counts.shape, *[1] * (mean.dim() - 2))
-        return mean.where(~mean.isnan() | ~expected, of_class)
+    @property
+    def _means(self) -> CellMeans:
+        """The last means; a cell with samples, none of them seen so far, takes that of its class, a class that of all."""
+        filled = {}
+        for name in self._statistics:
+            mean = getattr(self, f"mean_{name}").cpu()
+            of_class = mean.nanmean(1, keepdim=True)
+            of_class = of_class.where(~of_class.isnan(), mean.nanmean((0, 1), keepdim=True).nan_to_num(0)).expand_as(mean)
+            empty = (self.controller.counts == 0).cpu().view(*mean.shape[:2], *[1] * (mean.dim() - 2))
+            filled[name] = mean.where(~mean.isnan() | empty, of_class)[None, None]
+        return CellMeans(**filled)
 
     def _forget(self) -> None:
         self.seen.zero_()
@@ -258,7 +233,7 @@ class FairLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Show the method."""
-        return f"{self.method}, total_steps={self.total_steps}"
+        return f"{self.method}, total_steps={self.controller.steps_per_round}"
 
 
 def _precise(values: Tensor) -> Tensor:

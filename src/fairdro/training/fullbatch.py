@@ -5,12 +5,9 @@ cell's errors and the gradient of every cell's summed loss; only then are the ce
 to the current models, rows are read once a step, and memory beyond the sorted rows is a few blocks.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -18,22 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells, CellTotals
-from fairdro.errors import InputError, unknown_name
-from fairdro.methods import CellMeans, Method, State, Task
+from fairdro.errors import InputError
+from fairdro.methods import CellMeans, Method, Task
 from fairdro.models import LinearBank
-from fairdro.training.losses import INNER_LOSSES, BinaryLoss, InnerLoss, MulticlassLoss
+from fairdro.training.controller import Controller
+from fairdro.training.losses import BinaryLoss, ClassLoss, MulticlassLoss
 from fairdro.training.processes import added_up
 from fairdro.training.threads import one_thread_each
-from fairdro.training.trained import History, TrainedBank, check_training_data, ran_away
-
-__all__ = ["train_fullbatch"]
+from fairdro.training.trained import TrainedBank, check_training_data, has_diverged
 
 ROWS_PER_BLOCK = 4096
 ROWS_ALONE = 16384  # where a single model reads a block, calls cost more than a cache that is too small
 SHARDS = 8  # always this many partial sums, added in order: the number of threads changes no result
 TAIL = 0.2
-BETAS = (0.7, 0.99)  # less momentum than usual: the weights answer each step, and delay makes them swing
+BETAS = (0.7, 0.99)  # less momentum than usual: the weights respond to each step, and delay makes them swing
 EPSILON = 1e-5  # gradients below are rounding errors, which Adam would otherwise blow up
 
 # Kernels round the last few numbers of an array, and narrow products, in another way than the rest. Blocks and models are
@@ -50,11 +47,10 @@ def train_fullbatch(
     *,
     steps: int = 200,
     lr: float = 0.03,
-    inner: str = "cross_entropy",
     double: bool = False,
     alone: bool = False,
     sharded: bool = False,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> TrainedBank:
     r"""Train P linear models, one per point of the method, from zero by Adam with a cosine schedule.
 
@@ -70,15 +66,11 @@ def train_fullbatch(
     steps : int, default 200
     lr : float, default 0.03
         Adam's step size at the start.
-    inner : {"cross_entropy", "smoothed_error"}
-        The loss whose cell means are weighted. The second is a smooth 0-1 loss :math:`\sigma(-m / \tau)` of the margin m,
-        with the temperature falling from 1 to 0.15 after a start with cross-entropy; the weights then respond to it too.
-        It comes closer to equal errors on the training rows, and overfits where features are many.
     double : bool, default False
         Compute in double precision, at twice the cost.
     alone : bool, default False
         Do not pad a single model to the width of a bank, which is faster. Then its numbers are those of the same model in a
-        bank up to float rounding, which the weights' answers to single errors may enlarge; in double precision they agree.
+        bank up to float rounding, which the weights' responses to single errors may enlarge; in double precision they agree.
     sharded : bool, default False
         Whether the rows are this process's share of those of all processes under ``torch.distributed``. Every process gets
         the same models; with ``double`` they are those of one process with all rows up to 1e-9.
@@ -93,27 +85,33 @@ def train_fullbatch(
     Warns
     -----
     RuntimeWarning
-        If there is one group only or a cell is empty, if the loss of a cell ran away, which negative weights can cause, or
-        if a model was still moving at the end.
+        If there is one group only or a cell is empty, if a model diverged, which negative weights can cause, or if one was
+        still moving at the end.
     """
     counts = added_up(cells.counts) if sharded else cells.counts
     X = check_training_data(X, cells, torch.float64 if double else torch.float32, counts)
-    if inner not in INNER_LOSSES:
-        raise unknown_name("inner loss", inner, INNER_LOSSES)
     if not isinstance(steps, int) or steps < 1 or not lr > 0:
         raise InputError(f"steps must be a positive whole number and lr positive, got {steps} and {lr}.")
-    if "fullbatch" not in method.solvers():
-        raise InputError(f"{method.name} needs mini-batches: train it with train_minibatch, or solver minibatch.")
+    if (refusal := fullbatch_refusal(method)) is not None:
+        raise InputError(refusal)
     start = time.perf_counter()
     threads = torch.get_num_threads()
     with one_thread_each(threads) as pool:
-        solver = _Solver(X, cells, counts, method, inner=inner, pool=pool, threads=threads, alone=alone, sharded=sharded)
-        state, history = solver.solve(steps, lr, on_step)
+        controller = Controller(method, Task(counts, (1, method.points), hidden=False), steps, on_step=on_step)
+        solver = _Solver(X, cells, counts, method, pool=pool, threads=threads, alone=alone, sharded=sharded)
+        solver.solve(controller, lr)
         diverged = solver.diverged()
-    trained = TrainedBank(solver.bank(), method, state, history, diverged, time.perf_counter() - start)
-    trained.warn_if_diverged()
+    seconds = time.perf_counter() - start
+    trained = TrainedBank(model=solver.bank(), method=method, diverged=diverged, seconds=seconds, **controller.results())
     trained.warn_if_unsettled()
     return trained
+
+
+def fullbatch_refusal(method: Method) -> str | None:
+    """Say why the solver cannot train a method, if so."""
+    if not method.weighs_cells():
+        return f"{method.name} needs mini-batches; use solver minibatch, or leave it out."
+    return None
 
 
 def _padded(size: int, multiple: int) -> int:
@@ -135,10 +133,9 @@ class _Block:
 
 def _blocks(X: Tensor, cells: Cells, most: int) -> list[_Block]:
     """Sort rows by cell, or by class where groups are soft, and cut them into blocks of at most so many."""
-    strata = cells.y if cells.soft else cells.y * cells.n_groups + cells.groups
     groups_per_stratum = cells.n_groups if cells.soft else 1
     blocks = []
-    for rows, stratum in _runs(strata, most):
+    for rows, stratum in _runs(cells.codes, most):
         first = stratum * groups_per_stratum
         n, d = len(rows), X.shape[1]
         features = X.new_zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
@@ -197,7 +194,6 @@ class _Solver:
         counts: Tensor,
         method: Method,
         *,
-        inner: str,
         pool: Executor,
         threads: int,
         alone: bool,
@@ -209,7 +205,7 @@ class _Solver:
         self.pool = pool
         self.counts, self.sharded = counts, sharded
         self.method = method
-        self.loss: InnerLoss = BinaryLoss(inner) if cells.n_classes == 2 else MulticlassLoss(inner, cells.n_classes)
+        self.loss: ClassLoss = BinaryLoss() if cells.n_classes == 2 else MulticlassLoss(cells.n_classes)
         multiple = MODEL_MULTIPLE if self.loss.outputs == 1 else SOFTMAX_MULTIPLE
         padded = _padded(max(method.points, MIN_COLUMNS // self.loss.outputs), multiple)
         self.models = 1 if alone and method.points == 1 else padded
@@ -217,31 +213,20 @@ class _Solver:
         self.W = X.new_zeros(_padded(self.features + 1, FEATURE_MULTIPLE), self.models * self.loss.outputs)
         self.overflowed = torch.zeros(self.W.shape[1], dtype=torch.bool)
 
-    def solve(self, steps: int, lr: float, on_step: Callable[[int, int], object] | None) -> tuple[State, History]:
+    def solve(self, controller: Controller, lr: float) -> None:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""
-        task = Task(self.counts, (1, self.method.points))
-        self.method.check(task)
-        state = self.method.begin(task)
-        weights_seen, accuracy_seen = [], []
+        steps = controller.steps_per_round
         tail = range(steps - max(round(TAIL * steps), 1), steps)
-        for training_round in range(self.method.rounds):
+        for _ in controller.rounds():
             adam, average = _Adam(self.W), torch.zeros_like(self.W)
-            for step in range(steps):
-                means, accuracy, gradients = self.sweep(step / steps, with_loss=self.method.needs_loss)
-                state = self.method.update(state, means, step / steps)
-                weights = self.method.weights(state)
-                move = adam.move(self.combine(gradients, weights))
+            for step in controller.steps():
+                means, gradients = self.sweep(with_loss=self.method.needs_loss)
+                controller.update(means)
+                move = adam.move(self.combine(gradients, controller.weights))
                 self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * move)
                 if step in tail:
                     average += self.W / len(tail)
-                weights_seen.append(weights)
-                accuracy_seen.append(accuracy)
-                if on_step is not None:
-                    on_step(training_round * steps + step + 1, self.method.rounds * steps)
             self.W.copy_(average)
-            if training_round + 1 < self.method.rounds:
-                state = self.method.next_round(state, CellMeans(1 - accuracy))
-        return state, History(torch.stack(weights_seen), torch.stack(accuracy_seen))
 
     def step(self, move: Tensor) -> None:
         """Move the models; one that would leave the finite numbers stays where it is."""
@@ -250,27 +235,24 @@ class _Solver:
         self.W.copy_(self.W.where(overflow, moved))
         self.overflowed |= overflow
 
-    def sweep(self, progress: float, *, with_loss: bool) -> tuple[CellMeans, Tensor, Tensor]:
+    def sweep(self, *, with_loss: bool) -> tuple[CellMeans, Tensor]:
         """Go through all rows once.
 
         Returns
         -------
         means : CellMeans
-            What the method responds to.
-        accuracy : Tensor of shape (1, P, Y, A)
         gradients : Tensor of shape (Y * A, D + 1, columns)
             Gradient of the summed loss of every cell.
         """
 
         def of_portion(shards: list[list[_Block]]) -> list[tuple[Tensor, ...]]:
-            return [self._sums(blocks, progress, with_loss=with_loss) for blocks in shards]
+            return [self._sums(blocks, with_loss=with_loss) for blocks in shards]
 
         others = self.pool.map(of_portion, self.portions[1:])
         parts = [*of_portion(self.portions[0]), *itertools.chain.from_iterable(others)]
         sums = [sum(rest, first) for first, *rest in zip(*parts, strict=True)]
-        errors, signals, losses, gradients = self._of_all_processes(sums) if self.sharded else sums
-        cell_loss = self._means(losses) if with_loss else None
-        return CellMeans(self._means(signals), cell_loss), 1 - self._means(errors), gradients
+        errors, losses, gradients = self._of_all_processes(sums) if self.sharded else sums
+        return CellMeans(self._means(errors), self._means(losses) if with_loss else None), gradients
 
     def _of_all_processes(self, sums: list[Tensor]) -> list[Tensor]:
         """Add up the sums of all processes, in one message."""
@@ -278,24 +260,22 @@ class _Solver:
         pieces = message.split([part.numel() for part in sums])
         return [piece.view_as(part) for piece, part in zip(pieces, sums, strict=True)]
 
-    def _sums(self, blocks: list[_Block], progress: float, *, with_loss: bool) -> tuple[Tensor, ...]:
-        """Sum errors, signals, losses ``(Y * A, 1, models)`` and gradients over some blocks."""
+    def _sums(self, blocks: list[_Block], *, with_loss: bool) -> tuple[Tensor, ...]:
+        """Sum errors, losses ``(Y * A, 1, models)`` and gradients over some blocks."""
         n_cells = self.counts.numel()
-        errors, signals, losses = self.W.new_zeros(3, n_cells, 1, self.models)
+        errors, losses = self.W.new_zeros(2, n_cells, 1, self.models)
         gradients = self.W.new_zeros(n_cells, *self.W.shape)
         for block in blocks:
             logits = _product(block.X, self.W)
             wrong = self.loss.wrong(logits, block.y)
-            signal, slope = self.loss.signal_and_slope(logits, block.y, wrong, progress)
-            loss = self.loss.cross_entropy(logits, block.y) if with_loss else None
+            loss = self.loss.value(logits, block.y) if with_loss else None
+            gradient = self.loss.gradient(logits, block.y)
             for cell, share in block.shares:
                 errors[cell].addmm_(share[None], wrong)
-                if signal is not wrong:
-                    signals[cell].addmm_(share[None], signal)
                 if loss is not None:
                     losses[cell].addmm_(share[None], loss)
-                gradients[cell] += _product(block.X.T, slope if block.whole else slope * share[:, None])
-        return errors, errors if signal is wrong else signals, losses, gradients
+                gradients[cell] += _product(block.X.T, gradient if block.whole else gradient * share[:, None])
+        return errors, losses, gradients
 
     def _means(self, sums: Tensor) -> Tensor:
         """Turn sums ``(Y * A, 1, models)`` into means ``(1, P, Y, A)``."""
@@ -322,8 +302,7 @@ class _Solver:
         return columns.unflatten(-1, (self.loss.outputs, self.models))
 
     def diverged(self) -> Tensor:
-        """Models that overflowed or whose loss ran away."""
-        means, _, _ = self.sweep(1.0, with_loss=True)
-        assert means.loss is not None  # noqa: S101 - asked for above
+        """Models that overflowed or whose loss diverged ``(1, P)``."""
+        means, _ = self.sweep(with_loss=True)
         overflowed = self._by_output(self.overflowed).any(0)[: self.method.points]
-        return ran_away(means.loss, self.counts) | overflowed
+        return has_diverged(means, self.counts) | overflowed

@@ -1,24 +1,22 @@
 """Mini-batch training of a bank of models: the paper's Algorithm 1 for S seeds times P points at once."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairdro._utils.progress import OnStep
+from fairdro._utils.seeding import generator
 from fairdro.cells import Cells, CellTotals, take_rows
 from fairdro.errors import InputError
-from fairdro.methods import Batch, CellMeans, Method, State, Task
+from fairdro.methods import Batch, CellMeans, Method, Task
 from fairdro.models import ModelBank, get_model
-from fairdro.seeding import generator
+from fairdro.training.controller import Controller
 from fairdro.training.sampling import draw_epoch
 from fairdro.training.threads import torch_threads
-from fairdro.training.trained import ROWS_PER_CHUNK, History, TrainedBank, check_training_data, mistaken, ran_away
-
-__all__ = ["train_minibatch"]
+from fairdro.training.trained import ROWS_PER_CHUNK, TrainedBank, check_training_data, has_diverged, mistaken
 
 
 def train_minibatch(
@@ -34,7 +32,7 @@ def train_minibatch(
     weight_decay: float = 1e-3,
     sampling: str | None = None,
     teacher: TrainedBank | None = None,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> TrainedBank:
     """Train by AdamW with a cosine schedule, batches drawn as the method asks, weights updated after every epoch.
 
@@ -53,7 +51,7 @@ def train_minibatch(
         Each decides initial weights and batch order.
     epochs, batch_size, lr, weight_decay
         Defaults are the paper's.
-    sampling : {"equal", "weighted", "uniform"}, optional
+    sampling : {"equal", "uniform"}, optional
         See :func:`~fairdro.training.sampling.draw_epoch`; by default as the method is defined, equal for most.
     teacher : TrainedBank, optional
         For a method that learns from one: a model of the same kind for every seed. If missing, it is trained first.
@@ -69,92 +67,76 @@ def train_minibatch(
     start = time.perf_counter()
     bank = get_model(model)(X.shape[1], cells.n_classes, seeds=seeds, points=method.points)
     sampling = sampling or method.sampling
-    task = Task(cells.counts, bank.bank, bank.hidden)
-    method.check(task)
-    rule, finished = method.teacher(), 0
-    trains_teacher = rule is not None and teacher is None
-    total = (method.rounds + trains_teacher) * epochs
+    taught_first = epochs if method.teacher() is not None and teacher is None else 0
 
-    def tell(epochs_done: int) -> None:
+    def tell(epochs_done: int, _: int) -> None:
         if on_step is not None:
-            on_step(epochs_done, total)
+            on_step(epochs_done, taught_first + method.rounds * epochs)
 
-    if rule is not None and teacher is None:
+    task = Task(cells.counts, bank.bank, bank.hidden)
+    controller = Controller(method, task, epochs, on_step=lambda done, total: tell(taught_first + done, total))
+    if (plain := method.teacher()) is not None and teacher is None:
         teacher = train_minibatch(
-            X, cells, rule, model=model, seeds=seeds, epochs=epochs, batch_size=batch_size, lr=lr,
-            weight_decay=weight_decay, sampling=sampling, on_step=lambda done, _: tell(done),
+            X, cells, plain, model=model, seeds=seeds, epochs=epochs, batch_size=batch_size, lr=lr,
+            weight_decay=weight_decay, sampling=sampling, on_step=tell,
         )  # fmt: skip
-        finished = epochs
     teaching = None if teacher is None else _check_teacher(teacher.model, bank, method)
     streams = [generator(seed, "batches") for seed in seeds]
-    state = method.begin(task)
-    weights_seen, accuracy_seen, earlier = [], [], []
     initial = {key: value.clone() for key, value in bank.state_dict().items()}
-    overflowed = torch.zeros(bank.bank, dtype=torch.bool)
+    overflowed, earlier = torch.zeros(bank.bank, dtype=torch.bool), []
     with torch_threads(1):
-        for training_round in range(method.rounds):
-            if method.restart:
+        for round_number in controller.rounds():
+            if method.restart and round_number > 0:
+                earlier.append({key: value.clone() for key, value in bank.state_dict().items()})
                 bank.load_state_dict(initial)
             optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
-            for epoch in range(epochs):
+            for _ in controller.steps():
                 before = [p.detach().clone() for p in bank.parameters()]
                 rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
-                state, weights = _train_epoch(bank, optimiser, method, state, X, cells, rows, teaching)
+                _train_epoch(bank, optimiser, controller, X, cells, rows, teaching)
                 schedule.step()
                 overflowed |= restore_overflowed(bank, before)
                 means = training_means(
                     bank, X, cells, with_loss=method.needs_loss, with_probabilities=method.needs_probabilities
                 )
-                state = method.update(state, means, epoch / epochs)
-                weights_seen.append(weights)
-                accuracy_seen.append(1 - means.error)
-                finished += 1
-                tell(finished)
-            if training_round + 1 < method.rounds:
-                state = method.next_round(state, means)
-                if method.restart:
-                    earlier.append({key: value.clone() for key, value in bank.state_dict().items()})
+                controller.update(means)
         final = training_means(bank, X, cells, with_loss=True)
-    assert final.loss is not None  # noqa: S101 - asked for above
-    diverged = overflowed | ran_away(final.loss, cells.counts)
-    history = History(torch.stack(weights_seen), torch.stack(accuracy_seen))
-    trained = TrainedBank(bank, method, state, history, diverged, time.perf_counter() - start, tuple(earlier))
-    trained.warn_if_diverged()
-    return trained
+    diverged = overflowed | has_diverged(final, cells.counts)
+    seconds = time.perf_counter() - start
+    return TrainedBank(
+        model=bank, method=method, earlier=tuple(earlier), diverged=diverged, seconds=seconds, **controller.results()
+    )
 
 
 def _train_epoch(
     bank: ModelBank,
     optimiser: torch.optim.Optimizer,
-    method: Method,
-    state: State,
+    controller: Controller,
     X: Tensor,
     cells: Cells,
     rows: Tensor,
     teacher: ModelBank | None,
-) -> tuple[State, Tensor]:
-    """Train on the batches ``rows`` ``(batches, S, B)``; return the method's state and the last weights."""
-    weights = method.weights(state)
+) -> None:
+    """Train on the batches ``rows`` ``(batches, S, B)``."""
+    method, weights = controller.method, controller.weights
     drawn = cells.take(rows)
     for batch, y, membership, averaging in zip(rows, drawn.y, drawn.membership, drawn.averaging, strict=True):
         x = take_rows(X, batch)
         features = bank.features(x) if method.needs_features else None
         logits = bank(x) if features is None else bank.head(features)
         with torch.no_grad():
-            lesson = None if teacher is None else teacher.features(x)
-        seen = see(logits, y, membership, averaging, features=features, teacher=lesson)
-        if method.every_batch:
-            with torch.no_grad():
-                state = method.observe(state, seen)
-            weights = method.weights(state)
+            teacher_features = None if teacher is None else teacher.features(x)
+        seen = see(logits, y, membership, averaging, features=features, teacher=teacher_features)
+        if method.observes_batches():
+            controller.observe(seen)
+            weights = controller.weights
         loss = weighted_loss(seen, weights)
-        if method.regularised:
-            loss = loss + method.penalty(state, seen).sum()
+        if method.has_penalty():
+            loss = loss + method.penalty(controller.state, seen).sum()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    return state, weights
 
 
 def _check_options(seeds: object, epochs: int, batch_size: int, lr: float, weight_decay: float) -> None:

@@ -1,7 +1,5 @@
 """Several processes that train together under ``torch.distributed``; alone, a process is all of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +7,6 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-__all__ = ["added_up", "gathered", "processes", "rank", "world"]
 
 
 @contextmanager

@@ -1,14 +1,10 @@
 """A deliberate number of threads: small products run slower, sometimes much slower, on several of torch's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
-
-__all__ = ["one_thread_each", "torch_threads"]
 
 
 @contextmanager

@@ -1,6 +1,4 @@
-"""What every engine returns."""
-
-from __future__ import annotations
+"""What every engine returns, and what all of them check first."""
 
 import math
 import warnings
@@ -12,67 +10,68 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from fairdro._utils.seeding import generator
 from fairdro.cells import Cells
 from fairdro.errors import InputError
-from fairdro.methods import Method, State
+from fairdro.methods import CellMeans, Method
 from fairdro.models import ModelBank
-from fairdro.seeding import generator
-
-__all__ = ["History", "TrainedBank", "as_features", "check_training_data", "mistaken", "most_likely", "ran_away"]
+from fairdro.training.controller import History
 
 ROWS_PER_CHUNK = 16384
 UNSETTLED = 0.05
-RUNAWAY_LOSS = 10.0
+DIVERGED_LOSS = 10.0  # times that of a blind guess
 
 
-@dataclass(frozen=True)
-class History:
-    """What happened in training, with one entry per epoch or step in front.
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What every engine returns, for S seeds times P points of a method.
 
     Attributes
     ----------
-    weights : Tensor of shape (T, S, P, Y, A)
-        The cell weights the method had set for that epoch or step; for FairDRO, q.
-    accuracy : Tensor of shape (T, S, P, Y, A)
-        Training accuracy per cell, after the epoch or before the step; NaN for an empty cell.
+    weights : Tensor of shape (S, P, Y, A)
+        Final cell weights; for FairDRO, q.
+    history : History
+    diverged : Tensor of bool, shape (S, P)
+        Models that are not to be used.
+    seconds : float
+        Wall time of the whole training.
     """
 
     weights: Tensor
-    accuracy: Tensor
+    history: History
+    diverged: Tensor
+    seconds: float
+
+    def predict(self, X: Any) -> Tensor:
+        """Return class codes ``(S, P, N)`` for what the engine takes: rows, probabilities, or inputs of a network."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class TrainedBank:
+@dataclass(frozen=True, kw_only=True)
+class TrainedBank(Trained):
     """A trained bank of S x P models.
 
     Attributes
     ----------
     model : ModelBank
     method : Method
-        The rule it was trained by; point p has ``method.hyperparameters(p)``.
-    state : State
-        The method's state at the end.
-    history : History
-    diverged : Tensor of bool, shape (S, P)
-        Models that are not to be used: the loss of a cell ran away.
-    seconds : float
-        Wall time of the whole bank.
+        What it was trained by; point p has ``method.hyperparameters(p)``.
     earlier : tuple of dict of str to Tensor
         Parameters of the models of earlier rounds, for a method whose rounds start anew.
     """
 
     model: ModelBank
     method: Method
-    state: State
-    history: History
-    diverged: Tensor
-    seconds: float
     earlier: tuple[dict[str, Tensor], ...] = ()
 
-    @property
-    def weights(self) -> Tensor:
-        """Final cell weights ``(S, P, Y, A)``."""
-        return self.method.weights(self.state)
+    def __post_init__(self) -> None:
+        if (number := int(self.diverged.sum())) > 0:
+            warnings.warn(
+                f"The loss of a cell diverged for {number} of {self.diverged.numel()} models, which negative weights can "
+                "cause; they are marked as diverged. Use smaller radii or a smaller learning rate.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     @property
     def drift(self) -> Tensor:
@@ -80,17 +79,6 @@ class TrainedBank:
         accuracy = self.history.accuracy
         last = accuracy[-max(len(accuracy) // 20, 2) :]
         return (last.amax(0) - last.amin(0)).nan_to_num(0).flatten(2).amax(-1)
-
-    def warn_if_diverged(self) -> None:
-        """Say in a sentence that some models are not to be used."""
-        total = self.diverged.numel()
-        if (number := int(self.diverged.sum())) > 0:
-            warnings.warn(
-                f"The loss of a cell ran away for {number} of {total} models, which negative weights can cause; they are "
-                "marked as diverged. Use smaller radii or a smaller learning rate.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
 
     def warn_if_unsettled(self) -> None:
         """Say in a sentence that some models were still moving at the end."""
@@ -168,8 +156,7 @@ def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32
     if len(features) != len(cells):
         raise InputError(f"X has {len(features)} rows but y has {len(cells)}.")
     empty = (cells.counts if counts is None else counts) == 0
-    if int((~empty.all(-1)).sum()) < 2:
-        raise InputError("The training rows hold one class only; a classifier needs at least two.")
+    check_two_classes(cells.counts if counts is None else counts)
     if cells.n_groups == 1:
         warnings.warn("There is one group only, so there is nothing to be fair between.", RuntimeWarning, stacklevel=3)
     if bool(empty.any()):
@@ -182,7 +169,15 @@ def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32
     return features
 
 
-def ran_away(loss: Tensor, counts: Tensor) -> Tensor:
+def check_two_classes(counts: Tensor) -> None:
+    """Refuse rows of one class."""
+    if int((counts.sum(-1) > 0).sum()) < 2:
+        raise InputError("The training rows hold one class only; a classifier needs at least two.")
+
+
+def has_diverged(means: CellMeans, counts: Tensor) -> Tensor:
     """Models ``(S, P)`` with a cell whose mean cross-entropy is far beyond that of a blind guess."""
-    sound = (loss < RUNAWAY_LOSS * math.log(counts.shape[0])) | (counts == 0)
+    if means.loss is None:
+        raise ValueError("the mean losses of the cells are missing")
+    sound = (means.loss < DIVERGED_LOSS * math.log(counts.shape[0])) | (counts == 0)
     return ~sound.flatten(2).all(-1)

@@ -1,7 +1,5 @@
 """From a table in a file to a fair model, to predictions, to an audit: what the command line does for tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +11,14 @@ import pyarrow as pa
 from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import Pipeline
 
-from fairdro.boosting import FairDROBoostingClassifier
-from fairdro.cells import TOO_FEW
 from fairdro.errors import InputError, unknown_name
-from fairdro.estimators import FairDROClassifierCV
-from fairdro.frontier import Asked
+from fairdro.estimators.boosting import FairDROBoostingClassifier
+from fairdro.estimators.cv import FairDROClassifierCV
+from fairdro.estimators.encoder import MISSING, TableEncoder
+from fairdro.groups import TOO_FEW
 from fairdro.metrics import Confusion, confusion
-from fairdro.preprocessing import TableEncoder
+from fairdro.training.engines import models_for_tables
 
-__all__ = ["FittedTable", "audit_table", "fit_table", "predict_table", "probability_column", "texts_of"]
-
-MODELS = ["linear", "boosting"]
 PREDICTED = "predicted"
 MAX_CLASSES = 100
 CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string]
@@ -63,7 +58,7 @@ def fit_table(
     rho: float | None = None,
     keep_accuracy: float = 0.95,
     model: str = "linear",
-    small_cells: str = "merge",
+    small_cells: str = "warn",
     min_cell_size: int = TOO_FEW,
     verbose: bool = False,
 ) -> FittedTable:
@@ -82,25 +77,14 @@ def fit_table(
         Radius; if missing, it is chosen on held-out rows by the paper's rule.
     keep_accuracy : float
         Share of plain training's accuracy which the rule keeps.
-    model : {"linear", "boosting"}
+    model : {"linear", "mlp", "boosting"}
     small_cells, min_cell_size
-        As of :class:`~fairdro.estimators.FairDROClassifier`.
+        As of :class:`~fairdro.FairDROClassifier`.
     verbose : bool
         Show progress on a terminal.
     """
     _check_columns(table, [target, *groups, *drop])
-    if model not in MODELS:
-        raise unknown_name("model", model, MODELS)
-    if not groups:
-        raise InputError("Name at least one sensitive column to be fair to (--group).")
-    if len(set(groups)) < len(groups):
-        raise InputError("A sensitive column is named twice.")
-    if target in groups:
-        raise InputError(f"{target!r} cannot be both the target and a group.")
-    if rho is not None and not 0 <= rho < math.inf:
-        raise InputError(f"rho must be zero or a positive number, got {rho:g}.")
-    if not 0 <= keep_accuracy <= 1:
-        raise InputError(f"The share of accuracy to keep must lie between 0 and 1, got {keep_accuracy:g}.")
+    _check_options(target, groups, model, rho, keep_accuracy)
     notes = []
     known = pa.compute.is_valid(table[target])
     if (lacking := table.num_rows - pa.compute.sum(known).as_py()) > 0:
@@ -111,21 +95,18 @@ def fit_table(
     features = table.drop_columns(list({target, *groups, *drop}))
     if not features.column_names:
         raise InputError("There is no column left to learn from, beside the target and the groups.")
-    frame = _as_pandas(features)
-    encoder = TableEncoder().fit(frame)
-    X = encoder.transform(frame)
-    del frame
-    large = table.num_rows > ROWS_FOR_FOLDS
-    kind = FairDROClassifierCV if model == "linear" else FairDROBoostingClassifier
-    classifier = kind(
-        min_accuracy=keep_accuracy,
-        rule=None if rho is None else Asked(),
-        rhos=None if rho is None else [0.0, rho],
-        cv=ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
-        small_cells=small_cells,
-        min_cell_size=min_cell_size,
-        verbose=verbose,
-    )
+    trees, large = model == "boosting", table.num_rows > ROWS_FOR_FOLDS
+    encoder = TableEncoder(one_hot=not trees)
+    X = encoder.fit_transform(_as_pandas(features))
+    options: dict[str, Any] = {
+        "keep_accuracy": keep_accuracy,
+        "cv": ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
+        "small_cells": small_cells,
+        "min_cell_size": min_cell_size,
+        "verbose": verbose,
+    }
+    classifier: FairDROBoostingClassifier | FairDROClassifierCV
+    classifier = FairDROBoostingClassifier(rho, **options) if trees else FairDROClassifierCV(rho, model=model, **options)
     classifier.fit(X, y, sensitive_features=sensitive)
     notes += encoder.notes_
     if classifier.merged_groups_:
@@ -138,6 +119,21 @@ def fit_table(
         rho=classifier.rho_,
         notes=notes,
     )
+
+
+def _check_options(target: str, groups: Sequence[str], model: str, rho: float | None, keep_accuracy: float) -> None:
+    if model not in models_for_tables():
+        raise unknown_name("model", model, models_for_tables())
+    if not groups:
+        raise InputError("Name at least one sensitive column to be fair to (--group).")
+    if len(set(groups)) < len(groups):
+        raise InputError("A sensitive column is named twice.")
+    if target in groups:
+        raise InputError(f"{target!r} cannot be both the target and a group.")
+    if rho is not None and not 0 <= rho < math.inf:
+        raise InputError(f"rho must be zero or a positive number, got {rho:g}.")
+    if not 0 <= keep_accuracy <= 1:
+        raise InputError(f"The share of accuracy to keep must lie between 0 and 1, got {keep_accuracy:g}.")
 
 
 def predict_table(model: Pipeline, table: pa.Table) -> tuple[pa.Table, list[str]]:
@@ -154,25 +150,25 @@ def predict_table(model: Pipeline, table: pa.Table) -> tuple[pa.Table, list[str]
     added = [PREDICTED, *(probability_column(c) for c in classes)]
     if taken := [name for name in added if name in table.column_names]:
         raise InputError(f"The table has a column {taken[0]!r} already; rename or remove it.")
-    pieces, surprises = [], dict.fromkeys((column.name for column in model[0].columns_), np.zeros(2, dtype=np.int64))
+    pieces, unseen = [], dict.fromkeys((column.name for column in model[0].columns_), np.zeros(2, dtype=np.int64))
     for first in range(0, table.num_rows, ROWS_PER_PIECE):
         frame = _as_pandas(table.slice(first, ROWS_PER_PIECE))
         pieces.append(model.predict_proba(frame))
-        surprises = {name: surprises[name] + counts for name, counts in model[0].surprises(frame).items()}
+        unseen = {name: unseen[name] + counts for name, counts in model[0].count_unseen(frame).items()}
     probabilities = np.concatenate(pieces)
     columns = [classes[probabilities.argmax(1)], *probabilities.T]
     predictions = pa.table({name: pa.array(column) for name, column in zip(added, columns, strict=True)})
     notes = [
         f"{name!r} misses {missing:,} of {table.num_rows:,} values."
-        for name, (missing, _) in surprises.items() if missing
+        for name, (missing, _) in unseen.items() if missing
     ] + [
-        f"{new:,} values of {name!r} were never seen in training." for name, (_, new) in surprises.items() if new
+        f"{new:,} values of {name!r} were never seen in training." for name, (_, new) in unseen.items() if new
     ]  # fmt: skip
     return predictions, notes
 
 
-def texts_of(model: Any) -> list[str]:
-    """Return the columns that a model of :func:`fit_table` takes as texts."""
+def string_columns(model: Any) -> list[str]:
+    """Return the columns that a model of :func:`fit_table` takes as strings."""
     if not isinstance(model, Pipeline):
         raise InputError("The model was saved without its table encoder; load it in Python with fairdro.load.")
     return [column.name for column in model[0].columns_ if column.kind == "category"]
@@ -227,7 +223,9 @@ def _labels(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np.n
         raise InputError(f"No row has a value in the column {name!r}.")
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not any(fits(kind) for fits in CLASSES):
-        raise InputError(f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into texts.")
+        raise InputError(
+            f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into strings."
+        )
     number = len(pa.compute.unique(column))
     if several and number < 2:
         raise InputError(f"The column {name!r} has one value only; there is nothing to predict.")
@@ -243,13 +241,13 @@ def _labels(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np.n
 
 
 def _sensitive(table: pa.Table, groups: Sequence[str], notes: list[str]) -> pd.DataFrame:
-    """Return the group columns as text, a missing value as a value of its own."""
+    """Return the group columns as strings, a missing value as a value of its own."""
     frame = table.select(list(dict.fromkeys(groups))).to_pandas(ignore_metadata=True)
     for name in frame.columns:
-        if gaps := int(frame[name].isna().sum()):
-            notes.append(f"{gaps:,} rows without a value of {name!r} are a group of their own.")
+        if missing := int(frame[name].isna().sum()):
+            notes.append(f"{missing:,} rows without a value of {name!r} are a group of their own.")
         values = frame[name]
         whole = pd.api.types.is_float_dtype(values) and bool((values.dropna() % 1 == 0).all())
-        texts = (values.astype("Int64") if whole else values).astype(str).astype(object)
-        frame[name] = texts.where(values.notna(), "(missing)")
+        strings = (values.astype("Int64") if whole else values).astype(str).astype(object)
+        frame[name] = strings.where(values.notna(), MISSING)
     return frame

@@ -1,18 +1,15 @@
 """Export to ONNX: a fitted classifier, alone or at the end of a scikit-learn pipeline."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fairdro._utils.extras import require
 from fairdro.errors import InputError
-from fairdro.estimators import FairClassifier, FairDROClassifier, FairDROClassifierCV
-from fairdro.preprocessing import TableEncoder
-
-__all__ = ["to_onnx"]
-
+from fairdro.estimators.cv import FairDROClassifierCV
+from fairdro.estimators.encoder import TableEncoder
+from fairdro.estimators.linear import FairClassifier, FairDROClassifier
 
 KINDS = (FairClassifier, FairDROClassifier, FairDROClassifierCV)
 
@@ -34,10 +31,7 @@ def to_onnx(model: Any, X: Any) -> Any:
     onnx.ModelProto
         ``model.SerializeToString()`` is what a file holds.
     """
-    try:
-        import skl2onnx  # noqa: PLC0415
-    except ImportError as error:
-        raise InputError("Export to ONNX needs skl2onnx: pip install 'fairdro[onnx]'.") from error
+    skl2onnx = require("skl2onnx", extra="onnx", what="Exports to ONNX")
     final = model.steps[-1][1] if hasattr(model, "steps") else model
     if type(final) not in KINDS or any(isinstance(step, TableEncoder) for _, step in getattr(model, "steps", [])):
         raise InputError(

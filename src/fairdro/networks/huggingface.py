@@ -1,25 +1,21 @@
 """Hugging Face's Trainer with a fair loss."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 from torch import Tensor, nn
 
-from fairdro.errors import InputError
-from fairdro.files import write_whole
-from fairdro.loss import FairLoss
+from fairdro._utils.files import write_whole
+from fairdro.errors import InputError, MissingExtraError
+from fairdro.networks.loss import FairLoss
 
 try:
     from transformers import Trainer, TrainerCallback
 except ImportError as error:
-    raise InputError(
+    raise MissingExtraError(
         "The Trainer of Hugging Face needs transformers and accelerate: pip install 'fairdro[text]'."
     ) from error
-
-__all__ = ["FairTrainer"]
 
 FILE = "fair_loss.safetensors"
 
@@ -27,8 +23,8 @@ FILE = "fair_loss.safetensors"
 class FairTrainer(Trainer):
     """A Trainer that minimises a fair loss; every sample has a ``group`` beside its ``labels``.
 
-    The method answers after every epoch, or every ``update_every`` steps of the optimiser. What it remembers is saved with
-    every checkpoint and read when training resumes.
+    The method is updated after every epoch, or every ``update_every`` steps of the optimiser. What it remembers is saved
+    with every checkpoint and read when training resumes.
 
     Parameters
     ----------

@@ -1,11 +1,8 @@
-"""Tables and texts in Markdown; whatever comes from data is escaped."""
+"""Tables and figures as people read them; whatever comes from data is escaped."""
 
-from __future__ import annotations
-
+import math
 import re
 from collections.abc import Iterable
-
-__all__ = ["escape", "markdown_table"]
 
 
 def escape(text: object) -> str:
@@ -19,3 +16,8 @@ def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str
     columns = list(columns)
     lines = [columns, ["---"] * len(columns), *map(list, rows)]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def percent(share: float) -> str:
+    """Write a share in percent; nothing for one that is missing."""
+    return "" if math.isnan(share) else f"{100 * share:.1f}"

@@ -1,6 +1,4 @@
-"""The PyTorch face: FairDRO, and every other method, as a loss for a training loop of your own."""
-
-from __future__ import annotations
+"""The PyTorch interface: FairDRO, and every other method, as a loss for a training loop of your own."""
 
 from torch import Tensor
 

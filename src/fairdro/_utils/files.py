@@ -1,7 +1,5 @@
 """Files: written whole or not at all, and tables in CSV and Parquet."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import os
@@ -17,8 +15,6 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from fairdro.errors import InputError
-
-__all__ = ["check_table_name", "make_folder", "read_table", "sweep_drafts", "write_table", "write_whole"]
 
 PARQUET = {".parquet", ".pq"}
 TEXT = {".csv", ".tsv", ".txt"}
@@ -86,24 +82,24 @@ def check_table_name(path: Path, *, writing: bool = False) -> None:
         raise InputError(f"{path} must be a table in CSV (.csv, .tsv, .txt) or Parquet (.parquet, .pq).")
 
 
-def read_table(path: Path, *, texts: Collection[str] = (), raw: bool = False) -> pa.Table:
-    """Read a table in CSV or Parquet; types are inferred, texts that occur often take the room of numbers.
+def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) -> pa.Table:
+    """Read a table in CSV or Parquet; types are inferred, strings that occur often are kept as a dictionary.
 
     The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing. Codes
-    with leading zeros are texts.
+    with leading zeros are strings.
 
     Parameters
     ----------
-    texts : collection of str
-        Columns of a CSV that are texts, whatever they look like.
+    strings : collection of str
+        Columns of a CSV that are strings, whatever they look like.
     raw : bool
-        Take every field of a CSV as the text it is.
+        Take every field of a CSV as the string it is.
     """
     check_table_name(path)
     try:
         if not path.is_file():
             raise InputError(f"{path} is a folder; name a file." if path.is_dir() else f"There is no file {path}.")
-        table = pa.parquet.read_table(path) if _suffix(path) in PARQUET else _read_csv(path, texts, raw=raw)
+        table = pa.parquet.read_table(path) if _suffix(path) in PARQUET else _read_csv(path, strings, raw=raw)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -117,7 +113,7 @@ def read_table(path: Path, *, texts: Collection[str] = (), raw: bool = False) ->
     return table
 
 
-def _read_csv(path: Path, texts: Collection[str], *, raw: bool) -> pa.Table:
+def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
     with pa.input_stream(str(path)) as file:  # decompresses .gz and the like by name
         start = file.read(HEAD)
     if not start.strip():
@@ -137,9 +133,9 @@ def _read_csv(path: Path, texts: Collection[str], *, raw: bool) -> pa.Table:
         return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
     comma = delimiter == ";" and any(re.search(r"(^|;)-?\d+,\d+(;|$)", line) for line in lines)
 
-    def read(texts: Collection[str]) -> pa.Table:
+    def read(strings: Collection[str]) -> pa.Table:
         options = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()),
+            column_types=dict.fromkeys(strings, pa.string()),
             null_values=MISSING,
             strings_can_be_null=True,
             auto_dict_encode=True,
@@ -148,9 +144,9 @@ def _read_csv(path: Path, texts: Collection[str], *, raw: bool) -> pa.Table:
         )
         return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
 
-    table = read(texts)
+    table = read(strings)
     if codes := _codes(table, lines, delimiter):
-        table = read({*texts, *codes})
+        table = read({*strings, *codes})
     if any(pa.types.is_binary(field.type) for field in table.schema):
         raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
     return table
@@ -176,7 +172,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Undo the dictionary of a column of texts, which the CSV writer does not know."""
+    """Undo the dictionary of a column of strings, which the CSV writer does not know."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

@@ -1,7 +1,5 @@
 """The model card: what a model is, what it was trained on, whom it serves how well."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -9,10 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro.markdown import escape, markdown_table
+from fairdro._utils.markdown import escape, markdown_table, percent
 from fairdro.metrics import Confusion
-
-__all__ = ["METRIC_NAMES", "build_audit", "build_card", "by_cell"]
 
 METRIC_NAMES = {
     "accuracy": "balanced accuracy (mean over classes and groups)",
@@ -90,7 +86,7 @@ def build_audit(title: str, confusion: Confusion, notes: Sequence[str]) -> str:
 def _metrics(confusion: Confusion) -> str:
     table = confusion.metrics()
     rows = [
-        [METRIC_NAMES[str(name)], *(_percent(value) for value in row)]
+        [METRIC_NAMES[str(name)], *(percent(value) for value in row)]
         for name, row in zip(table.index, table.to_numpy(), strict=True)
     ]
     return markdown_table(["in percent", "value", "from", "to"], rows) + (INTERVALS if confusion.countable else NO_INTERVALS)
@@ -102,7 +98,7 @@ def _cells(confusion: Confusion) -> str:
             escape(label),
             escape(group),
             f"{row['count']:,.10g}",
-            *(_percent(row[c]) for c in ("accuracy", "low", "high")),
+            *(percent(row[c]) for c in ("accuracy", "low", "high")),
             row["note"],
         ]
         for (label, group), row in by_cell(confusion.cells())
@@ -112,8 +108,4 @@ def _cells(confusion: Confusion) -> str:
 
 def by_cell(table: pd.DataFrame) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """Walk through a table of cells: the names of class and group, and what the row holds."""
-    return zip(table.index.to_list(), table.to_dict("records"), strict=True)  # type: ignore[arg-type] # keys are texts
-
-
-def _percent(value: float) -> str:
-    return "" if np.isnan(value) else f"{100 * value:.1f}"
+    return zip(table.index.to_list(), table.to_dict("records"), strict=True)  # type: ignore[arg-type] # keys are strings

@@ -1,6 +1,4 @@
-"""From a table as it was collected to features: numbers scaled, categories one-hot, missing values handled."""
-
-from __future__ import annotations
+"""From a table as it was collected to features: dates as numbers, categories one-hot, missing values handled."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -12,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairdro.errors import InputError
 
-__all__ = ["Column", "TableEncoder", "as_frame"]
-
-MAX_VALUES = 1000  # a column of more texts than this is a name or an identifier, not a category
+LARGEST = 1e37  # what single precision holds
+MAX_VALUES = 1000  # a column of more strings than this is a name or an identifier, not a category
+OTHER, MISSING = "(other)", "(missing)"
 
 
 @dataclass(frozen=True)
@@ -27,8 +25,8 @@ class Column:
     kind : {"number", "date", "category"}
     missing : bool
         Whether values were missing; then a feature says so.
-    median, mean, scale : float
-        Of a number: what stands for a missing value, and what is subtracted and divided by.
+    median : float
+        Of a number: what stands for a missing value, and what is subtracted, so that single precision is enough.
     values : tuple of str
         Of a category: those with a feature each.
     others : bool
@@ -39,25 +37,33 @@ class Column:
     kind: str
     missing: bool
     median: float = 0.0
-    mean: float = 0.0
-    scale: float = 1.0
     values: tuple[str, ...] = ()
     others: bool = False
 
     @property
     def features(self) -> list[str]:
-        """Names of the features it makes."""
-        of_values = [f"{self.name} = {value}" for value in self.values] + [f"{self.name} = (other)"] * self.others
-        return (of_values if self.kind == "category" else [self.name]) + [f"{self.name} = (missing)"] * self.missing
+        """Names of the features it makes, one-hot."""
+        of_values = [f"{self.name} = {value}" for value in self.categories] if self.kind == "category" else [self.name]
+        return of_values + [f"{self.name} = {MISSING}"] * self.missing
+
+    @property
+    def categories(self) -> list[str]:
+        """Values of a category, rarer ones as one."""
+        return [*self.values, *[OTHER] * self.others]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Make features of a table: numbers and dates scaled, categories one-hot, missing values filled in and marked.
+    """Make features of a table: numbers and dates from their median on, categories one-hot, missing values marked.
+
+    Nothing is scaled: fairdro's classifiers scale for themselves.
 
     Parameters
     ----------
     max_categories : int, default 100
         Features of one category at most; rarer values share one.
+    one_hot : bool, default True
+        False for models that know categories and missing values, such as boosted trees: the features are then a DataFrame
+        with a column each, in which categories are categories and missing values are missing.
 
     Attributes
     ----------
@@ -72,11 +78,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
     >>> make_pipeline(TableEncoder(), FairDROClassifierCV())  # doctest: +SKIP
     """
 
-    def __init__(self, max_categories: int = 100) -> None:
+    def __init__(self, max_categories: int = 100, *, one_hot: bool = True) -> None:
         self.max_categories = max_categories
+        self.one_hot = one_hot
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn values, medians and scales.
+        """Learn values and medians.
 
         Parameters
         ----------
@@ -95,79 +102,78 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         return self
 
     def _learn(self, values: pd.Series, name: str) -> Column | None:
-        gaps = int(values.isna().sum())
-        if gaps == len(values):
+        missing = int(values.isna().sum())
+        if missing == len(values):
             self.notes_.append(f"{name!r} has no values and is left out.")
             return None
         values = _plain(values)
         kind = _kind(values)
         if kind == "category":
-            return self._learn_category(values, name, gaps)
+            return self._learn_category(values, name, missing)
         numbers = _numbers(values, name, kind)
-        median = float(np.nanmedian(numbers))
-        filled = np.where(np.isnan(numbers), median, numbers)
-        with np.errstate(over="ignore"):
-            scale = float(filled.std())
-        if not np.isfinite(scale):
+        if np.nanmax(np.abs(numbers)) > LARGEST:
             raise InputError(f"The column {name!r} has numbers too large to compute with; give it another unit.")
-        if gaps:
+        if missing and self.one_hot:
             self.notes_.append(
-                f"{name!r} misses {gaps:,} of {len(values):,} values; they count as its median, and as missing."
+                f"{name!r} misses {missing:,} of {len(values):,} values; they count as its median, and as missing."
             )
-        return Column(name, kind, gaps > 0, median, float(filled.mean()), scale if scale > 0 else 1.0)
+        return Column(name, kind, missing > 0, float(np.nanmedian(numbers)))
 
-    def _learn_category(self, values: pd.Series, name: str, gaps: int) -> Column:
-        codes, texts = _texts(values)
-        if len(texts) > MAX_VALUES:
+    def _learn_category(self, values: pd.Series, name: str, missing: int) -> Column:
+        codes, strings = _strings(values)
+        if len(strings) > MAX_VALUES:
             raise InputError(
-                f"The column {name!r} has {len(texts):,} different texts, too many for categories (at most {MAX_VALUES:,}); "
-                "leave it out (--drop), or put its values into fewer."
+                f"The column {name!r} has {len(strings):,} different strings, too many for categories (at most "
+                f"{MAX_VALUES:,}); leave it out (--drop), or put its values into fewer."
             )
-        counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+        counts = np.bincount(codes[codes >= 0], minlength=len(strings))
         kept = np.argsort(-counts, kind="stable")
-        others = len(texts) > self.max_categories
+        others = len(strings) > self.max_categories
         if others:
             kept = kept[: self.max_categories - 1]
-            self.notes_.append(f"{name!r} has {len(texts):,} values; all but the {len(kept)} most frequent count as one.")
-        if gaps:
-            self.notes_.append(f"{name!r} misses {gaps:,} of {len(values):,} values; missing is a category of its own.")
-        return Column(name, "category", gaps > 0, values=tuple(sorted(texts[i] for i in kept)), others=others)
+            self.notes_.append(f"{name!r} has {len(strings):,} values; all but the {len(kept)} most frequent count as one.")
+        if missing and self.one_hot:
+            self.notes_.append(f"{name!r} misses {missing:,} of {len(values):,} values; missing is a category of its own.")
+        return Column(name, "category", missing > 0, values=tuple(sorted(strings[i] for i in kept)), others=others)
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Return the features ``(N, D)`` in single precision; further columns of the table are ignored."""
+    def transform(self, X: Any) -> np.ndarray | pd.DataFrame:
+        """Return the features ``(N, D)``, one-hot in single precision; further columns of the table are ignored."""
         check_is_fitted(self)
         table = as_frame(X)
         table.columns = table.columns.map(str)
         if lacking := [column.name for column in self.columns_ if column.name not in table.columns]:
             raise InputError(f"The table lacks columns the model was trained on: {', '.join(map(repr, lacking[:5]))}.")
+        if not self.one_hot:
+            return pd.DataFrame({column.name: _as_it_is(column, table[column.name]) for column in self.columns_})
         out = np.zeros((len(table), len(self.get_feature_names_out())), dtype=np.float32)
         first = 0
         for column in self.columns_:
-            _check_kind(column, table[column.name])
             _write(column, table[column.name], out[:, first : (first := first + len(column.features))])
         return out
 
-    def surprises(self, X: Any) -> dict[str, tuple[int, int]]:
+    def count_unseen(self, X: Any) -> dict[str, tuple[int, int]]:
         """Return for every column how many values are missing, and how many were never seen in training."""
         table = as_frame(X)
         counts = {}
         for column in self.columns_:
             values = _plain(table[column.name])
             known = pd.Index(column.values)
-            codes, texts = _texts(values) if column.kind == "category" else (np.empty(0, dtype=np.int64), [])
-            new = ~pd.Index(texts, dtype=object).isin(known)
+            codes, strings = _strings(values) if column.kind == "category" else (np.empty(0, dtype=np.int64), [])
+            new = ~pd.Index(strings, dtype=object).isin(known)
             counts[column.name] = int(values.isna().sum()), int(np.append(new, False)[codes].sum())
         return counts
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the features."""
         check_is_fitted(self)
-        return np.array([name for column in self.columns_ for name in column.features], dtype=object)
+        names = [column.features if self.one_hot else [column.name] for column in self.columns_]
+        return np.array([name for of_column in names for name in of_column], dtype=object)
 
     def to_state(self) -> dict[str, Any]:
-        """Return all that was learned as plain numbers and texts."""
+        """Return all that was learned as plain numbers and strings."""
         return {
             "max_categories": self.max_categories,
+            "one_hot": self.one_hot,
             "inputs": self.feature_names_in_.tolist(),
             "columns": [asdict(column) for column in self.columns_],
         }
@@ -175,7 +181,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Build a fitted encoder from :meth:`to_state`."""
-        encoder = cls(state["max_categories"])
+        encoder = cls(state["max_categories"], one_hot=state["one_hot"])
         encoder.columns_ = [Column(**{**column, "values": tuple(column["values"])}) for column in state["columns"]]
         encoder.feature_names_in_ = np.array(state["inputs"], dtype=object)
         encoder.n_features_in_ = len(encoder.feature_names_in_)
@@ -238,7 +244,7 @@ def _numbers(values: pd.Series, name: str, kind: str) -> np.ndarray:
         read = pd.to_numeric(values, errors="coerce")
         if (wrong := read.isna() & values.notna()).any():
             raise InputError(
-                f"The column {name!r} holds numbers in training, but here texts like {values[wrong].iloc[0]!r}."
+                f"The column {name!r} holds numbers in training, but here strings like {values[wrong].iloc[0]!r}."
             )
         values = read
     numbers = values.to_numpy(np.float64, na_value=np.nan)
@@ -247,35 +253,49 @@ def _numbers(values: pd.Series, name: str, kind: str) -> np.ndarray:
     return numbers
 
 
-def _texts(values: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """Return codes, -1 where missing, and the distinct values as texts."""
+def _strings(values: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """Return codes, -1 where missing, and the distinct values as strings."""
     try:
         codes, distinct = pd.factorize(values)
     except TypeError:  # lists and the like cannot be hashed
         codes, distinct = pd.factorize(values.map(str, na_action="ignore"))
-    codes_of_text, texts = pd.factorize(np.array([_text(value) for value in distinct], dtype=object))
-    return np.append(codes_of_text, -1)[codes], list(texts)
+    codes_of_string, strings = pd.factorize(np.array([_string(value) for value in distinct], dtype=object))
+    return np.append(codes_of_string, -1)[codes], list(strings)
 
 
-def _text(value: Any) -> str:
-    """Return a value as text; a whole number is the same text in a column of integers and in one with gaps."""
+def _string(value: Any) -> str:
+    """Return a value as a string; a whole number is the same in a column of integers and in one with missing values."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _write(column: Column, values: pd.Series, out: np.ndarray) -> None:
-    """Write a column's features into its part of the table."""
+def _places(column: Column, values: pd.Series) -> np.ndarray:
+    """Return the category of every row by its position, -1 where it is missing or not known."""
+    codes, strings = _strings(values)
+    places = pd.Index(column.values).get_indexer(pd.Index(strings))
+    if column.others:
+        places[places < 0] = len(column.values)
+    return np.append(places, -1)[codes]
+
+
+def _as_it_is(column: Column, values: pd.Series) -> Any:
+    """Return a column with its missing values, categories as such."""
+    _check_kind(column, values)
     if column.kind == "category":
-        codes, texts = _texts(values)
-        places = pd.Index(column.values).get_indexer(pd.Index(texts))
-        if column.others:
-            places[places < 0] = len(column.values)
-        places = np.append(places, -1)[codes]
+        return pd.Categorical.from_codes(_places(column, values), categories=pd.Index(column.categories))
+    return _numbers(values, column.name, column.kind)
+
+
+def _write(column: Column, values: pd.Series, out: np.ndarray) -> None:
+    """Write a column's one-hot features into its part of the table."""
+    _check_kind(column, values)
+    if column.kind == "category":
+        places = _places(column, values)
         known = np.flatnonzero(places >= 0)
         out[known, places[known]] = 1
-        missing = codes < 0
+        missing = values.isna().to_numpy()
     else:
         numbers = _numbers(values, column.name, column.kind)
         missing = np.isnan(numbers)
-        out[:, 0] = (np.where(missing, column.median, numbers) - column.mean) / column.scale
+        out[:, 0] = np.where(missing, 0, numbers - column.median)
     if column.missing:
         out[:, -1] = missing

@@ -1,0 +1,1 @@
+"""What every layer may use: files, progress, random streams, Markdown, optional packages."""

@@ -1,0 +1,61 @@
+"""What tables, figures, report and terminal show of a bench, computed once for all of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from fairdro.bench.store import Outcome, Store
+from fairdro.bench.tables import PAPER_RULE, comparison, findings, how_chosen, over_seeds, select, with_intervals
+from fairdro.selection import Rule
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a store holds, and the points that a selection rule chooses from it.
+
+    Attributes
+    ----------
+    store : Store
+        Where the banks are; what is not trained yet is not in the summary.
+    rule : Rule, optional
+        By default the paper's.
+    """
+
+    store: Store
+    rule: Rule = PAPER_RULE
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """What is stored."""
+        return self.store.outcomes()
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """A row per trained model."""
+        return self.store.results()
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """A row per point, the means over its seeds."""
+        return over_seeds(self.results)
+
+    @cached_property
+    def selected(self) -> pd.DataFrame:
+        """A row per method and bench: the chosen point, with intervals."""
+        return with_intervals(select(self.points, self.rule), self.outcomes)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The comparison for people, as strings."""
+        return comparison(self.selected, self.store.refused())
+
+    @property
+    def how_chosen(self) -> str:
+        """How points were chosen, in a line."""
+        return how_chosen(self.results, self.rule)
+
+    @property
+    def findings(self) -> list[str]:
+        """What fairness costs, in a line per bench."""
+        return findings(self.selected)

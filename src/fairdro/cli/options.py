@@ -1,0 +1,43 @@
+"""What options have in common: only those that were given count, and a shell completes names.
+
+An option that is not given is None, and what it stands for is decided where it is used, by the default in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+NAMES: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
+    "method": ("methods", lambda methods: methods.METHODS),
+    "model": ("training.engines", lambda engines: engines.models_for_tables()),
+    "solver": ("training.engines", lambda engines: {engine.solver: None for engine in engines.ENGINES}),
+    "table": ("data", lambda data: data.names("table")),
+    "images or texts": ("data", lambda data: data.names("images", "texts")),
+    "published": ("data", lambda data: [name for name, entry in data.DATASETS.items() if entry.check is not None]),
+}
+
+
+def given_of(**options: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value not in (None, [])}
+
+
+def known(*kinds: str) -> list[str]:
+    """Return the names of some kinds; what registers them is loaded now, which takes a while."""
+    found: list[str] = []
+    for module, names in (NAMES[kind] for kind in kinds):
+        found += names(import_module(f"fairdro.{module}"))
+    return found
+
+
+def complete(*kinds: str, several: bool = False, also: Iterable[str] = ()) -> Callable[[str], list[str]]:
+    """Return what completes a name, or the last of several that are separated by commas."""
+
+    def completed(incomplete: str) -> list[str]:
+        before, comma, start = incomplete.rpartition(",") if several else ("", "", incomplete)
+        given = before.split(",")
+        return [before + comma + name for name in [*also, *known(*kinds)] if name.startswith(start) and name not in given]
+
+    return completed

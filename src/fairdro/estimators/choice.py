@@ -1,0 +1,92 @@
+"""What classifiers share that choose a radius on held-out rows: the frontier, the choice, what the card says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fairdro.estimators.base import BaseClassifier
+from fairdro.methods import FairDRO
+from fairdro.metrics import Confusion
+from fairdro.selection import AsAsked, KeepAccuracy, Rule, choose_radius, plain_radius
+
+if TYPE_CHECKING:
+    import altair as alt
+
+POINTS = 20
+
+
+class ChoosingClassifier(BaseClassifier):
+    """A classifier with a whole frontier: one radius that is asked for, or one that a selection rule chooses."""
+
+    rho: float | None
+    rhos: Sequence[float] | None
+    rule: Rule | None
+    keep_accuracy: float
+
+    def _radii(self) -> np.ndarray:
+        """Return the radii to judge: plain training, and those to choose from."""
+        if self.rho is not None:
+            return np.unique([0.0, float(self.rho)])
+        return np.array(FairDRO.search["rho"].grid(POINTS) if self.rhos is None else self.rhos, dtype=np.float64)
+
+    def _choose(self, counts: np.ndarray, radii: np.ndarray, diverged: np.ndarray | None = None) -> None:
+        """Keep how held-out rows were predicted ``(P, Y, A, Y)``, and choose a radius."""
+        rule = self.rule or KeepAccuracy(self.keep_accuracy)
+        if self.rho is not None:
+            rule = AsAsked()
+        choice, self.frontier_ = choose_radius(counts, radii, rule, diverged=diverged)
+        self.confusion_ = counts
+        self.best_index_, self.rho_ = choice.index, float(radii[choice.index])
+        self._asked_ = isinstance(rule, AsAsked)
+        self._how_chosen_ = getattr(rule, "__name__", None) or str(rule)
+        self._judged: dict[int, Confusion] = {}
+
+    def held_out(self, index: int | None = None) -> Confusion:
+        """Return how held-out rows were predicted, by the chosen radius or by that of a row of ``frontier_``."""
+        check_is_fitted(self)
+        place = self.best_index_ if index is None else index
+        judged = self.__dict__.setdefault("_judged", {})  # what is drawn of it is drawn once
+        if place not in judged:
+            judged[place] = Confusion(self.confusion_[place], self._class_names, self.group_names_, self._countable_)
+        return judged[place]
+
+    def _own_results(self) -> list[tuple[str, Confusion]]:
+        plain = plain_radius(self.frontier_["rho"].to_numpy())
+        results = [(f"Held-out rows, this model (rho {self.rho_:.4g})", self.held_out())]
+        if plain != self.best_index_:
+            smallest = self.frontier_["rho"].iloc[plain]
+            name = "plain training (rho 0)" if smallest == 0 else f"rho {smallest:.4g}"
+            results.append((f"The same rows, {name}", self.held_out(plain)))
+        return results
+
+    def _remarks(self) -> Sequence[str]:
+        honest = "Every row was predicted by a model that had not seen it."
+        optimistic = " rho was chosen by these very figures, so they are somewhat optimistic."
+        return [honest if self._asked_ else honest + optimistic]
+
+    def _facts(self) -> dict[str, object]:
+        return {"rho": f"{self.rho_:.6g}: the {self._how_chosen_}"}
+
+    def _fits_together(self) -> bool:
+        return self.best_index_ < len(self.frontier_) == len(self.confusion_) and super()._fits_together()
+
+    def plot_frontier(self) -> alt.LayerChart | alt.FacetChart:
+        """Draw accuracy against DCA on held-out rows, the chosen radius ringed."""
+        import altair as alt  # noqa: PLC0415 - a while to load
+
+        check_is_fitted(self)
+        table = self.frontier_.assign(accuracy=100 * self.frontier_["accuracy"], dca=100 * self.frontier_["dca"])
+        base = alt.Chart(table).encode(
+            x=alt.X("accuracy:Q", title="balanced accuracy (%), held out", scale=alt.Scale(zero=False)),
+            y=alt.Y("dca:Q", title="DCA (%), lower is fairer"),
+            tooltip=["rho:Q", alt.Tooltip("accuracy:Q", format=".2f"), alt.Tooltip("dca:Q", format=".2f")],
+        )
+        ring = base.transform_filter("datum.selected").mark_point(size=220, strokeWidth=2, color="#d1495b")
+        return alt.layer(base.mark_line(opacity=0.4).encode(order="rho:Q"), base.mark_circle(size=50), ring)
+
+    def __getstate__(self) -> Any:
+        return {key: value for key, value in super().__getstate__().items() if key != "_judged"}

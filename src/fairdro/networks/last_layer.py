@@ -1,0 +1,62 @@
+"""The cheap way to a fair network: whole frontiers on the features of its last hidden layer, kept in a file."""
+
+from pathlib import Path
+
+from torch import nn
+
+from fairdro._utils.files import make_folder
+from fairdro._utils.hashing import digest
+from fairdro.data.features import save_features
+from fairdro.methods import Scratch
+from fairdro.networks.runs import RESNET, Job, Stage, load_examples, quiet
+from fairdro.training.inputs import features_of, some_of
+from fairdro.training.network import train_network
+
+
+def last_layer(
+    job: Job, out: Path, *, network: nn.Module | None = None, epochs: int | None = None, stage: Stage = quiet
+) -> Path:
+    """Write the features of a network's last hidden layer into a file, a dataset for benches; return its path.
+
+    The name of the file tells networks, parts and data apart; what is there already is not made again.
+
+    Parameters
+    ----------
+    job : Job
+        A pretrained encoder is taken as it is unless ``epochs`` is given; ResNet-18 is trained plainly first.
+    out : Path
+        Folder for the file.
+    network : nn.Module, optional
+        One that is trained already, with a method ``features(x)``, to take instead.
+    epochs : int, optional
+        By default the paper's.
+    """
+    recipe = job.recipe(epochs=epochs) if network is None and (job.model == RESNET or epochs is not None) else None
+    with stage(f"reading {job.dataset}") as on_step:
+        examples = load_examples(job, on_step)
+    make_folder(out)
+    network = job.network(len(examples.class_names)) if network is None else network
+    labels = [examples.y, examples.groups.values, *examples.parts.values()]
+    known = digest(repr(recipe), *network.state_dict().values(), *some_of(examples.inputs), *labels)
+    stem = f"{job.name}-{known[:8]}"
+    path = out / f"{stem}.safetensors"
+    if path.exists():
+        return path
+    if recipe is not None:
+        inputs, cells = examples.part("train")
+        checkpoint = out / f"{stem}.checkpoint"
+        with stage("training the network") as on_step:
+            train_network(network, inputs, cells, Scratch(), recipe, seed=job.seed, checkpoint=checkpoint, on_step=on_step)
+    with stage("taking the features") as on_step:
+        features = features_of(network, examples.inputs, on_step=on_step).numpy()
+    save_features(
+        path,
+        name=stem,
+        features=features,
+        y=examples.y,
+        groups=examples.groups,
+        class_names=examples.class_names,
+        parts=examples.parts,
+        card=examples.card,
+    )
+    return path

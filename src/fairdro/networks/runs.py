@@ -1,0 +1,217 @@
+"""A network on images or texts from end to end: what to train, how it is trained and judged, and what is written."""
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from fairdro._utils.files import make_folder, write_whole
+from fairdro._utils.progress import OnStep
+from fairdro._utils.seeding import number
+from fairdro.data import DATASETS, Entry, Examples, load_dataset, names
+from fairdro.data.base import check_protocol
+from fairdro.data.images import ImageInputs
+from fairdro.errors import InputError, unknown_name
+from fairdro.methods import Method
+from fairdro.metrics import REPORTED, Confusion, confusion_counts
+from fairdro.models.pretrained import PretrainedClassifier, channel_scale
+from fairdro.models.resnet import ResNet18
+from fairdro.training.inputs import logits_of
+from fairdro.training.network import Recipe, TrainedNetwork, train_network
+from fairdro.training.processes import rank
+
+Stage = Callable[[str], AbstractContextManager[OnStep | None]]
+"""Makes a context for a named stage of the work, and says whom to tell its steps."""
+
+RESNET = "resnet18"
+WEIGHTS, RESULT = "network.safetensors", "result.json"
+
+
+def quiet(what: str) -> AbstractContextManager[None]:
+    """Tell nobody."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network on a dataset of images or texts.
+
+    Attributes
+    ----------
+    dataset : str
+        A name of the registry; ``images`` and ``texts`` are the user's own.
+    data : Path
+        Folder, or file, with its data.
+    model : str
+        ``resnet18``, which starts from nothing, for images; or the name or folder of an encoder of Hugging Face.
+    size : int
+        Side of the images in pixels; the paper's is 224.
+    soft : bool
+        Whether texts belong to groups in shares.
+    protocol : {"validated", "paper"}
+        ``validated``: there is a validation part, if need be a fifth of the training part, which does not train. ``paper``:
+        as the paper has it. For UTKFace and CelebA see their loaders, too.
+    seed : int
+        Of initial weights and batches.
+    """
+
+    dataset: str
+    data: Path
+    model: str = RESNET
+    size: int = 224
+    soft: bool = False
+    protocol: str = "validated"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dataset not in names("images", "texts"):
+            raise unknown_name("dataset of images or texts", self.dataset, names("images", "texts"))
+        if self.entry.kind == "texts" and self.model == RESNET:
+            raise InputError(f"{self.dataset} holds texts: name an encoder of Hugging Face, or its folder, as the model.")
+        check_protocol(self.protocol)
+        if self.soft and "soft" not in self.entry.options:
+            hint = "; for columns of shares call fairdro.data.texts.load_text_table" if self.entry.kind == "texts" else ""
+            raise InputError(f"{self.dataset} has no soft groups{hint}.")
+
+    @property
+    def entry(self) -> Entry:
+        """The dataset in the registry."""
+        return DATASETS[self.dataset]
+
+    @property
+    def name(self) -> str:
+        """A name for files."""
+        parts = [self.dataset, Path(self.model).name, f"{self.size}px" if self.entry.kind == "images" else ""]
+        return "-".join(part for part in [*parts, "soft" if self.soft else "", f"seed{self.seed}"] if part)
+
+    def network(self, n_classes: int) -> nn.Module:
+        """Return an untrained network, or a pretrained encoder with a fresh head."""
+        torch.manual_seed(number(self.seed, "network"))
+        return ResNet18(n_classes) if self.model == RESNET else PretrainedClassifier.from_pretrained(self.model, n_classes)
+
+    def recipe(self, **changes: Any) -> Recipe:
+        """Return the paper's settings, with changes; those that are None are left out."""
+        paper = (
+            Recipe()
+            if self.entry.kind == "images"
+            else Recipe(epochs=3, batch_size=24, lr=2e-5, schedule="linear", warm_up=0.1, clip=1.0, update_every=100)
+        )
+        return replace(paper, **{key: value for key, value in changes.items() if value is not None})
+
+
+def load_examples(job: Job, on_step: OnStep | None = None) -> Examples:
+    """Load the data of a job."""
+    scale = channel_scale(job.model) if job.entry.kind == "images" and job.model != RESNET else None
+    given = {"encoder": job.model, "soft": job.soft, "size": job.size, "protocol": job.protocol, "on_step": on_step}
+    options = {key: value for key, value in given.items() if key in job.entry.options}
+    examples = load_dataset(job.dataset, data=job.data, **options)
+    if scale is not None and isinstance(examples.inputs, ImageInputs):
+        inputs = ImageInputs(examples.inputs.images, size=job.size, mean=scale[0], std=scale[1])
+        examples = replace(examples, inputs=inputs)
+    return examples if job.protocol == "paper" else examples.with_validation()
+
+
+def judge(network: nn.Module, examples: Examples, part: str, on_step: OnStep | None = None) -> Confusion:
+    """Return how a part is predicted."""
+    inputs, cells = examples.part(part)
+    counts = confusion_counts(logits_of(network, inputs, on_step=on_step).argmax(-1), cells)
+    return Confusion(counts, examples.class_names, examples.groups.names, not examples.groups.soft)
+
+
+def train_end_to_end(
+    job: Job,
+    examples: Examples,
+    method: Method,
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    rows: int | None = None,
+    teacher: nn.Module | None = None,
+    stage: Stage = quiet,
+) -> dict[str, Any]:
+    """Train a network by a method, write its weights and what came of it into a folder; return the latter.
+
+    That holds the settings, whether training diverged, the metrics and confusion tensors of the parts that did not train,
+    and the method's last weights. Training resumes where it was stopped.
+
+    Parameters
+    ----------
+    recipe : Recipe, optional
+        By default the paper's, :meth:`Job.recipe`.
+    rows : int, optional
+        Train on so many rows of the training part only, drawn at random but always the same.
+    teacher : nn.Module, optional
+        For a method that learns from one (MFD); without, one is trained plainly first.
+    """
+    make_folder(out)
+    inputs, cells = examples.part("train")
+    if rows is not None:
+        if rows < 1:
+            raise InputError(f"rows must be a positive whole number, got {rows}.")
+        kept = torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))[:rows]
+        inputs, cells = type(inputs)(inputs.inputs, inputs.rows[kept]), cells.take(kept)
+    recipe = job.recipe() if recipe is None else recipe
+
+    def train(method: Method, name: str, teacher: nn.Module | None = None) -> TrainedNetwork:
+        network, checkpoint = job.network(len(examples.class_names)), out / f"{name}.checkpoint.safetensors"
+        with stage(f"training the {name}") as on_step:
+            return train_network(
+                network, inputs, cells, method, recipe, seed=job.seed, teacher=teacher, checkpoint=checkpoint,
+                on_step=on_step,
+            )  # fmt: skip
+
+    if (plain := method.teacher()) is not None and teacher is None:
+        teacher = train(plain, "teacher").model
+    trained = train(method, "network", teacher)
+    with stage("testing") as on_step:
+        judged = {part: judge(trained.model, examples, part, on_step) for part in examples.parts if part != "train"}
+    result = {
+        "job": {key: value for key, value in asdict(job).items() if key != "data"} | {"model": _place(job.model)},
+        "method": method.name,
+        "hyperparameters": {f.name: getattr(method, f.name) for f in fields(method)},
+        "recipe": asdict(recipe),
+        "rows": len(cells),
+        "seconds": trained.seconds,
+        "weights": trained.weights[0, 0].tolist(),
+        "losses": [loss if math.isfinite(loss) else None for loss in trained.losses],
+        "diverged": bool(trained.diverged),
+        "metrics": {part: {name: c.metric(name) for name in REPORTED} for part, c in judged.items()},
+        "confusion": {part: c.counts.tolist() for part, c in judged.items()},
+    }
+    if rank() == 0:
+        write_whole(out / WEIGHTS, _weights(trained.model))
+        write_whole(out / RESULT, json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _place(model: str) -> str:
+    """Return the folder of an encoder from anywhere, or its name."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
+
+
+def _weights(network: nn.Module) -> bytes:
+    return safetensors.torch.save({key: value.cpu().contiguous() for key, value in network.state_dict().items()})
+
+
+def load_run(folder: Path, data: Path) -> tuple[Job, nn.Module]:
+    """Return what :func:`train_end_to_end` wrote into a folder: the job, with its data in another, and the network."""
+    try:
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        job = Job(data=data, **result["job"])
+        network = job.network(len(result["weights"]))
+        network.load_state_dict(safetensors.torch.load_file(folder / WEIGHTS))
+    except InputError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"{folder} holds no trained network; name a folder made by `fairdro train`.") from error
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"The network in {folder} cannot be read ({error}); train it anew.") from error
+    return job, network

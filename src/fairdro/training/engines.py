@@ -1,0 +1,138 @@
+"""Who trains what: a model and a method give an engine, or a refusal in a sentence. Nothing else knows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairdro._utils.progress import OnStep
+from fairdro.cells import Cells
+from fairdro.errors import InputError, unknown_name
+from fairdro.methods import Method, Task
+from fairdro.models import BANKS
+from fairdro.models.trees import TreeSettings
+from fairdro.training.fullbatch import fullbatch_refusal, train_fullbatch
+from fairdro.training.head import head_refusal
+from fairdro.training.minibatch import train_minibatch
+from fairdro.training.trained import Trained
+from fairdro.training.trees import train_head_trees
+from fairdro.training.weighted_trees import train_weighted_trees
+
+EPOCHS, BATCH_SIZE = 70, 128  # the paper's
+FEWEST_BATCHES = 1500  # a small table is gone through more often
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to train one kind of model on a table.
+
+    Attributes
+    ----------
+    model, solver : str
+        Names; the first engine of a model is its default.
+    train : callable
+        ``train(X, cells, method, seeds=(0,), alone=False, on_step=None)`` trains every point of a method on features of
+        similar scale ``(N, D)``; of double precision, linear models are too. An engine that is not ``seeded`` takes one
+        seed. ``alone`` trains one model by itself, faster; its numbers are those of a bank up to float rounding.
+    refuses : callable
+        Says why a method cannot be trained, or None.
+    hidden : bool
+        Whether the models have a hidden layer whose features a method can read.
+    stepwise : bool
+        Whether weights move at every step instead of every epoch; then ``Method.stepwise`` does better.
+    seeded : bool
+        Whether a seed changes the result, so that a comparison trains several.
+    parallel : bool
+        Whether it uses all cores by itself.
+    cost : float
+        Of a model, relative to others.
+    """
+
+    model: str
+    solver: str
+    train: Callable[..., Trained]
+    refuses: Callable[[Method], str | None] = lambda method: None
+    hidden: bool = False
+    stepwise: bool = True
+    seeded: bool = False
+    parallel: bool = True
+    cost: float = 1.0
+
+    def refusal(self, method: Method, counts: Tensor) -> str | None:
+        """Say why a method cannot be trained on cells with such counts ``(Y, A)``, if so."""
+        try:
+            method.check(Task(counts, hidden=self.hidden))
+        except InputError as error:
+            return str(error)
+        return self.refuses(method)
+
+    def hyperparameters(self, kind: type[Method], given: dict[str, Any]) -> dict[str, Any]:
+        """Return hyperparameters with those added that do better with this engine."""
+        return {**(kind.stepwise if self.stepwise else {}), **given}
+
+
+def _fullbatch(
+    X: Tensor, cells: Cells, method: Method, *, alone: bool = False, on_step: OnStep | None = None, **_: Any
+) -> Trained:
+    return train_fullbatch(X, cells, method, double=X.dtype == torch.float64, alone=alone, on_step=on_step)
+
+
+def _minibatch(model: str) -> Engine:
+    def train(
+        X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
+    ) -> Trained:
+        epochs = max(EPOCHS, -(-FEWEST_BATCHES // max(len(X) // BATCH_SIZE, 1)))
+        return train_minibatch(
+            X, cells, method, model=model, seeds=seeds, epochs=epochs, batch_size=BATCH_SIZE, on_step=on_step
+        )
+
+    hidden = BANKS[model].hidden
+    return Engine(model, "minibatch", train, hidden=hidden, stepwise=False, seeded=True, parallel=False, cost=30)
+
+
+def _trees(solver: str, train_trees: Callable[..., Trained], cost: float) -> Engine:
+    def train(
+        X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
+    ) -> Trained:
+        settings = TreeSettings(threads=torch.get_num_threads(), seed=seeds[0])
+        return train_trees(X.double().numpy(), cells, method, settings, on_step=on_step)
+
+    return Engine("boosting", solver, train, head_refusal, cost=cost)
+
+
+ENGINES = [
+    Engine("linear", "fullbatch", _fullbatch, fullbatch_refusal),
+    *map(_minibatch, BANKS),
+    _trees("head", train_head_trees, 10),
+    _trees("weights", train_weighted_trees, 30),
+]
+
+
+def models_for_tables() -> list[str]:
+    """Name the models that can be trained on a table."""
+    return list(dict.fromkeys(engine.model for engine in ENGINES))
+
+
+def solvers_of(model: str) -> list[str]:
+    """Name the solvers of a model, its default first."""
+    if model not in models_for_tables():
+        raise unknown_name("model", model, models_for_tables())
+    return [engine.solver for engine in ENGINES if engine.model == model]
+
+
+def get_engine(model: str, solver: str) -> Engine:
+    """Return the engine of a model and a solver."""
+    if solver not in solvers_of(model):
+        raise unknown_name(f"solver for {model} models", solver, solvers_of(model))
+    return next(engine for engine in ENGINES if (engine.model, engine.solver) == (model, solver))
+
+
+def engine_for(model: str, kind: type[Method]) -> Engine:
+    """Return the first engine of a model that can train a method."""
+    engines = [get_engine(model, solver) for solver in solvers_of(model)]
+    for engine in engines:
+        if engine.refuses(kind()) is None:
+            return engine
+    raise InputError(str(engines[0].refuses(kind())))

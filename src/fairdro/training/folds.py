@@ -1,0 +1,38 @@
+"""Rows to train on and rows to hold out, with every class and group in both as far as there are enough rows."""
+
+import warnings
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+
+from fairdro.cells import Cells
+from fairdro.errors import InputError
+
+
+def check_two_rows_per_class(cells: Cells) -> int:
+    """Return the number of rows of the smallest class, of which there must be enough to hold some out."""
+    rows = np.bincount(cells.y.numpy(), minlength=cells.n_classes)
+    if cells.n_classes < 2 or rows.min() < 2:
+        raise InputError("A class has one sample, or there is one class only; cross-validation needs two rows of two.")
+    return int(rows.min())
+
+
+def stratified_folds(cells: Cells, number: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return train and test rows of every fold; fewer folds where a class has fewer rows."""
+    strata = cells.codes.numpy()
+    number = min(number, check_two_rows_per_class(cells), int(np.bincount(strata).max()))
+    folds = StratifiedKFold(number, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # a rare cell
+        return list(folds.split(strata, strata))
+
+
+def hold_out(cells: Cells, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that are kept, and a share that is held out."""
+    strata, held = cells.codes.numpy(), int(share * len(cells))
+    sizes = np.unique(strata, return_counts=True)[1]
+    if sizes.min() < 2 or held < len(sizes):
+        order = np.random.default_rng(seed).permutation(len(cells))
+        return np.sort(order[: -max(held, 1)]), np.sort(order[-max(held, 1) :])
+    ((kept, left),) = StratifiedShuffleSplit(1, test_size=share, random_state=seed).split(strata, strata)
+    return np.sort(kept), np.sort(left)
