@@ -81,7 +81,31 @@ def train_minibatch(
             weight_decay=weight_decay, sampling=sampling, on_step=tell,
         )  # fmt: skip
     teaching = None if teacher is None else _check_teacher(teacher.model, bank, method)
-    streams = [generator(seed, "batches") for seed in seeds]
+    overflowed, earlier = _train_rounds(
+        bank, controller, X, cells, teaching, batch_size=batch_size, lr=lr, weight_decay=weight_decay, sampling=sampling
+    )
+    with torch_threads(1):
+        final = training_means(bank, X, cells, with_loss=True)
+    diverged, seconds = overflowed | has_diverged(final, cells.counts), time.perf_counter() - start
+    return TrainedBank(
+        model=bank, method=method, earlier=earlier, diverged=diverged, seconds=seconds, **controller.results()
+    )
+
+
+def _train_rounds(
+    bank: ModelBank,
+    controller: Controller,
+    X: Tensor,
+    cells: Cells,
+    teacher: ModelBank | None,
+    *,
+    batch_size: int,
+    lr: float,
+    weight_decay: float,
+    sampling: str,
+) -> tuple[Tensor, tuple[dict[str, Tensor], ...]]:
+    """Train every round; return which models overflowed ``(S, P)``, and those of earlier rounds that start anew."""
+    method, streams = controller.method, [generator(seed, "batches") for seed in bank.seeds]
     initial = {key: value.clone() for key, value in bank.state_dict().items()}
     overflowed, earlier = torch.zeros(bank.bank, dtype=torch.bool), []
     with torch_threads(1):
@@ -90,23 +114,16 @@ def train_minibatch(
                 earlier.append({key: value.clone() for key, value in bank.state_dict().items()})
                 bank.load_state_dict(initial)
             optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
-            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
+            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=controller.steps_per_round)
             for _ in controller.steps():
                 before = [p.detach().clone() for p in bank.parameters()]
                 rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
-                _train_epoch(bank, optimiser, controller, X, cells, rows, teaching)
+                _train_epoch(bank, optimiser, controller, X, cells, rows, teacher)
                 schedule.step()
                 overflowed |= restore_overflowed(bank, before)
-                means = training_means(
-                    bank, X, cells, with_loss=method.needs_loss, with_probabilities=method.needs_probabilities
-                )
-                controller.update(means)
-        final = training_means(bank, X, cells, with_loss=True)
-    diverged = overflowed | has_diverged(final, cells.counts)
-    seconds = time.perf_counter() - start
-    return TrainedBank(
-        model=bank, method=method, earlier=tuple(earlier), diverged=diverged, seconds=seconds, **controller.results()
-    )
+                wanted = {"with_loss": method.needs_loss, "with_probabilities": method.needs_probabilities}
+                controller.update(training_means(bank, X, cells, **wanted))
+    return overflowed, tuple(earlier)
 
 
 def _train_epoch(
