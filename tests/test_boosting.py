@@ -21,6 +21,7 @@ from command import run_here
 from fairdro import FairDROBoostingClassifier, load, load_dataset
 from fairdro._utils.seeding import number
 from fairdro.cells import Cells
+from fairdro.data.examples import Examples
 from fairdro.data.features import save_features
 from fairdro.errors import InputError
 from fairdro.groups import Groups
@@ -275,10 +276,9 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
 def test_a_bench_of_boosted_trees(tmp_path):
     X, cells = biased_problem(3, 2, n=500)
     parts = {"train": np.arange(400), "test": np.arange(400, 500)}
-    save_features(
-        tmp_path / "f.safetensors", name="f", features=X.numpy(), y=cells.y.numpy(), parts=parts,
-        groups=Groups(cells.groups.numpy(), ["u", "v"]), class_names=["a", "b", "c"],
-    )  # fmt: skip
+    groups = Groups(cells.groups.numpy(), ["u", "v"])
+    examples = Examples("f", None, cells.y.numpy(), groups, ["a", "b", "c"], parts, "")
+    save_features(tmp_path / "f.safetensors", X.numpy(), examples)
     options = ("--model", "boosting", "--solvers", "head,weights", "--methods", "scratch,fairdro", "--points", "2")
     done = run_here("bench", "f.safetensors", *options, "--protocol", "validated", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

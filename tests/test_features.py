@@ -6,6 +6,7 @@ import pytest
 
 from command import run_here
 from fairdro import load_dataset
+from fairdro.data.examples import Examples
 from fairdro.data.features import load_features, save_features
 from fairdro.errors import InputError
 from fairdro.groups import Groups
@@ -16,10 +17,8 @@ def written(path, *, soft=False, validation=True):
     X, cells = biased_problem(3, 2, n=900, soft=soft)
     rows = np.random.default_rng(0).permutation(900)
     parts = {"train": rows[:500], "test": rows[700:]} | ({"validation": rows[500:700]} if validation else {})
-    save_features(
-        path, name="faces", features=X.numpy(), y=cells.y.numpy(), groups=Groups(cells.groups.numpy(), ["u", "v"]),
-        class_names=["a", "b", "c"], parts=parts, card="# Faces",
-    )  # fmt: skip
+    groups = Groups(cells.groups.numpy(), ["u", "v"])
+    save_features(path, X.numpy(), Examples("faces", None, cells.y.numpy(), groups, ["a", "b", "c"], parts, "# Faces"))
     return X, cells, parts
 
 
@@ -61,5 +60,4 @@ def test_what_holds_no_features_is_one_sentence(tmp_path):
         assert done.returncode == 2
         assert sentence in done.stderr
     with pytest.raises(InputError, match="must end in"):
-        save_features(tmp_path / "x.npy", name="x", features=np.zeros((1, 1)), y=np.zeros(1),
-                      groups=Groups(np.zeros(1), ["u"]), class_names=["a"], parts={})  # fmt: skip
+        save_features(tmp_path / "x.npy", np.zeros((1, 1)), None)

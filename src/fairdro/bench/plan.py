@@ -10,7 +10,6 @@ from itertools import product
 from typing import Any
 
 import pandas as pd
-from torch import Tensor
 
 from fairdro._utils.hashing import digest
 from fairdro.data import PROTOCOLS, Dataset, is_features, load_dataset, names
@@ -26,16 +25,6 @@ FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 def known_dataset(name: str) -> Dataset:
     """Return a dataset that many banks ask for; not to be changed."""
     return load_dataset(name)
-
-
-@cache
-def _fingerprint(name: str) -> str:
-    return known_dataset(name).fingerprint
-
-
-@cache
-def _counts(name: str) -> Tensor:
-    return known_dataset(name).cells.counts
 
 
 @dataclass(frozen=True)
@@ -73,7 +62,7 @@ class Bank:
     @property
     def id(self) -> str:
         """Name made from the bank's content, the data and the version of the package."""
-        return digest(self.spec(), _fingerprint(self.dataset), metadata.version("fairdro"))[:20]
+        return digest(self.spec(), known_dataset(self.dataset).fingerprint, metadata.version("fairdro"))[:20]
 
     @property
     def engine(self) -> Engine:
@@ -89,7 +78,7 @@ class Bank:
 
     def refusal(self) -> str | None:
         """Say why the method cannot be trained on this data with this model, if so."""
-        return self.engine.refusal(self.method, _counts(self.dataset))
+        return self.engine.refusal(self.method, known_dataset(self.dataset).cells.counts)
 
 
 @dataclass(frozen=True)

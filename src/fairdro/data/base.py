@@ -1,9 +1,8 @@
 """What a dataset is, how it is split, and how its features are scaled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 
 import numpy as np
@@ -64,18 +63,18 @@ class Dataset:
         """One name per group."""
         return self.groups.names
 
-    @property
+    @cached_property
     def cells(self) -> Cells:
         """Class and group of every row."""
         return Cells.from_labels(self.y, self.groups, n_classes=len(self.class_names))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of the features, classes, groups and parts."""
         names = [list(self.X.columns), self.class_names, self.group_names, list(self.parts or {})]
         return digest(names, self.X.to_numpy(np.float64), self.y, self.a, *(self.parts or {}).values())
 
-    def split(self, protocol: str = "validated", *, seed: int = 0) -> Split:
+    def split(self, protocol: str = "validated", *, seed: int = 0) -> "Split":
         """Split into train, validation and test parts, with features scaled by the train part.
 
         80 % of a random permutation train, the rest test; seed 0 is the paper's split. A dataset with its own parts keeps
@@ -95,11 +94,13 @@ class Dataset:
             raise InputError(f"The seed of a split must be a whole number from 0 to 4294967295, got {seed}.")
         if self.parts is not None and seed != 0:
             raise InputError(f"{self.name} comes with its own parts; leave the split at 0.")
-        train, validation, test = self._rows(seed)
+        train, test = four_fifths(np.random.RandomState(seed).permutation(len(self)))
+        parts = {"train": train, "test": test} if self.parts is None else dict(self.parts)
         if protocol == "paper":
-            validation = None
-        elif validation is None:
-            train, validation = four_fifths(train)
+            parts.pop("validation", None)
+        elif "validation" not in parts:
+            parts["train"], parts["validation"] = four_fifths(parts["train"])
+        train = parts["train"]
         X = self.X.to_numpy(np.float64)
         mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
         scale[np.ptp(X[train], axis=0) == 0] = 1e-7 if protocol == "paper" and self.parts is None else 1.0
@@ -108,14 +109,7 @@ class Dataset:
             features = torch.as_tensor((X[rows] - mean) / scale, dtype=torch.float32)
             return Part(features, Cells.from_labels(self.y[rows], self.groups.take(rows), n_classes=len(self.class_names)))
 
-        return Split(part(train), None if validation is None else part(validation), part(test))
-
-    def _rows(self, seed: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Return the rows that train, validate where such a part is given, and test."""
-        if self.parts is not None:
-            return self.parts["train"], self.parts.get("validation"), self.parts["test"]
-        train, test = four_fifths(np.random.RandomState(seed).permutation(len(self)))
-        return train, None, test
+        return Split(**{name: part(rows) for name, rows in parts.items()})
 
 
 @dataclass(frozen=True)
@@ -131,8 +125,8 @@ class Split:
     """Parts of a dataset; ``validation`` is None in the paper's protocol."""
 
     train: Part
-    validation: Part | None
     test: Part
+    validation: Part | None = None
 
 
 def check_protocol(protocol: str) -> None:

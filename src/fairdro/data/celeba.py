@@ -7,7 +7,7 @@ import pandas as pd
 
 from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells
-from fairdro.data.base import PARTS, check_protocol
+from fairdro.data.base import PARTS, check_protocol, embedded_card
 from fairdro.data.examples import Examples
 from fairdro.data.images import ImageInputs, compare_counts, decode_images, stored_side
 from fairdro.errors import InputError
@@ -26,20 +26,6 @@ HOW = (
     "download CelebA, aligned and cropped, from its project page (mmlab.ie.cuhk.edu.hk/projects/CelebA.html) into a folder "
     f"with {ATTRIBUTES}, {PARTITION} and the images in {IMAGES}"
 )
-CARD = """# CelebA (aligned and cropped faces)
-
-- **Source**: Liu, Luo, Wang, Tang, "Deep Learning Face Attributes in the Wild" (ICCV 2015),
-  mmlab.ie.cuhk.edu.hk/projects/CelebA.html: faces of 10,177 celebrities, collected from the web.
-- **Licence**: for non-commercial research only; the images belong to their owners. They are not part of this package.
-- **What it holds**: 202,599 faces of 178 x 218 pixels with 40 attributes each, and an official division into 162,770 train,
-  19,867 validation and 19,962 test images. A subset in the same layout also loads.
-- **Task**: is the hair blond? Groups: Female, Male, the attribute `Male`. Blond men are rare: 1,387 training images.
-- **Split**: the official one. The `paper` protocol cuts the test part to the size of its smallest cell, the first 180 images
-  of every class and group; `validated` keeps all of it. The official validation part is in both.
-- **Duplicates**: the division is by person, so none should be on two sides; identical files were not looked for.
-- **Limits**: attributes as annotators saw them, sex as one of two, celebrities only, many images per person. Good for
-  comparing methods, not for decisions about people.
-"""
 
 
 def load_celeba(
@@ -58,13 +44,11 @@ def load_celeba(
     ----------
     data : path
         Folder with ``list_attr_celeba.txt``, ``list_eval_partition.txt`` and ``img_align_celeba``.
-    size : int
-        Side of the images the network sees; the paper's is 224.
     protocol : {"validated", "paper"}
         ``paper``: of the official test images, the first n of every class and group, where n is the number in the smallest.
         ``validated``: all of them.
-    cache, on_step : optional
-        See :func:`~fairdro.data.images.decode_images`.
+    size, cache, on_step
+        See :func:`~fairdro.data.images.load_image_folder`.
     """
     check_protocol(protocol)
     folder = Path(data)
@@ -79,7 +63,8 @@ def load_celeba(
     images = decode_images(folder, names, stored_side(size), cache=cache, on_step=on_step)
     inputs = ImageInputs(images, size=size, mean=MEAN, std=STD)
     parts = {part: rows for part, rows in parts.items() if len(rows) > 0}
-    return Examples("celeba", inputs, table["y"].to_numpy(), Groups(table["a"].to_numpy(), GROUPS), CLASSES, parts, CARD)
+    y, groups = table["y"].to_numpy(), Groups(table["a"].to_numpy(), GROUPS)
+    return Examples("celeba", inputs, y, groups, CLASSES, parts, embedded_card("celeba"))
 
 
 def check_celeba(data: str | Path) -> list[str]:

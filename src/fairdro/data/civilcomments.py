@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fairdro.cells import Cells
+from fairdro.data.base import embedded_card
 from fairdro.data.examples import Examples
 from fairdro.data.texts import load_tokenizer, tokenise
 from fairdro.errors import InputError
@@ -16,23 +17,6 @@ ETHNICITIES = ["black", "white", "asian", "latino", "other_race_or_ethnicity"]
 CLASS_NAMES = ["not toxic", "toxic"]
 PARTS = {"train": "train", "validation": "val", "test": "test"}
 PAPER_COUNTS = [[11485, 17632, 8154, 4048, 9823], [4564, 5892, 828, 545, 1286]]
-CARD = """\
-# CivilComments
-
-- **Source**: comments on about 50 English news sites, 2015 to 2017, kept by Civil Comments and rated by crowd workers for
-  Jigsaw (Borkan et al., 2019); the file `all_data_with_identities.csv` of the WILDS benchmark (Koh et al., 2021), version
-  1.0. It is not part of this package.
-- **Licence**: CC0.
-- **Task**: did at least half of the raters call the comment toxic?
-- **Groups**: the ethnicity that a comment mentions: black, white, asian, latino or other, by the share of raters who saw it
-  mentioned. A comment belongs to the largest share (the first of equal ones), as in the paper; with soft groups to all five,
-  scaled to sum to one.
-- **What was left out**: comments where no ethnicity was seen by a share of `threshold` raters (0.1, as in the authors' code;
-  the paper does not say), and all other columns.
-- **Split**: that of WILDS. The paper uses no validation part.
-- **Limits**: the texts offend. A mention of a group is not membership of it, ratings differ between raters and are noisy for
-  single comments, and most comments mention no ethnicity and are not here.
-"""
 
 
 def load_civilcomments(
@@ -44,12 +28,10 @@ def load_civilcomments(
     ----------
     data : str or Path
         The file ``all_data_with_identities.csv``, or its folder.
-    encoder : str or Path
-        Name or folder of the encoder whose tokenizer is used; the paper's is ``bert-base-uncased``.
+    encoder, max_length
+        See :func:`~fairdro.data.texts.load_text_table`; the paper's encoder is ``bert-base-uncased``.
     soft : bool
         Whether a comment belongs to all five ethnicities by their scores, scaled to sum to one, or to that with the largest.
-    max_length : int
-        Tokens of a comment at most.
     threshold : float
         Comments whose largest score is below it are left out.
     """
@@ -57,18 +39,13 @@ def load_civilcomments(
         raise InputError(f"threshold must be a share above 0 and at most 1, got {threshold}.")
     table = _read(Path(data), threshold)
     parts = {name: np.flatnonzero(table["split"] == value) for name, value in PARTS.items()}
+    groups = _groups(table, soft=soft)
     inputs = tokenise(table["comment_text"].tolist(), load_tokenizer(encoder), max_length)
-    return Examples("civilcomments", inputs, _toxic(table), _groups(table, soft=soft), CLASS_NAMES, parts, CARD)
+    return Examples("civilcomments", inputs, _toxic(table), groups, CLASS_NAMES, parts, embedded_card("civilcomments"))
 
 
 def check_civilcomments(data: str | Path) -> list[str]:
-    """Compare the counts per cell with the paper's, which does not say of which parts they are.
-
-    Returns
-    -------
-    list of str
-        A sentence per choice of parts.
-    """
+    """Compare the counts per cell with the paper's, which does not say of which parts they are: a sentence per choice."""
     table = _read(Path(data), threshold=0.1)
     lines = [f"The paper has {np.sum(PAPER_COUNTS):,} comments, by class and group {PAPER_COUNTS}."]
     for parts in (["train"], ["test"], ["train", "test"], ["train", "validation", "test"]):
@@ -94,13 +71,9 @@ def _read(path: Path, threshold: float) -> pd.DataFrame:
         missing = [name for name in columns if name not in pd.read_csv(file, nrows=0).columns]
         if missing:
             raise InputError(f"{file} has no column {missing[0]!r}; it must be the {FILE} of WILDS.")
-        table = pd.read_csv(
-            file,
-            usecols=columns,
-            dtype={"comment_text": str, "split": str} | dict.fromkeys(numbers, np.float64),
-            keep_default_na=False,
-            na_values={name: [""] for name in numbers},
-        )
+        kinds = dict.fromkeys(columns, str) | dict.fromkeys(numbers, np.float64)
+        missing_as = {name: [""] for name in numbers}
+        table = pd.read_csv(file, usecols=columns, dtype=kinds, keep_default_na=False, na_values=missing_as)
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -1,11 +1,9 @@
 """What a dataset of images or texts is: inputs for a network, with classes, groups and parts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -83,7 +81,7 @@ class Examples:
         cells = Cells.from_labels(self.y[rows], self.groups.take(rows), n_classes=len(self.class_names))
         return Subset(self.inputs, torch.as_tensor(rows)), cells
 
-    def with_validation(self) -> Examples:
+    def with_validation(self) -> Self:
         """Return the same with a validation part: if there is none, a random fifth of the training rows, always the same."""
         if "validation" in self.parts:
             return self

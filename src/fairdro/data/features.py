@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 
 from fairdro._utils.files import write_whole
 from fairdro.data.base import Dataset
+from fairdro.data.examples import Examples
 from fairdro.errors import InputError
 from fairdro.groups import Groups
 
@@ -23,38 +24,16 @@ def is_features(name: str) -> bool:
     return name.endswith(SUFFIX)
 
 
-def save_features(
-    path: Path,
-    *,
-    name: str,
-    features: np.ndarray,
-    y: np.ndarray,
-    groups: Groups,
-    class_names: list[str],
-    parts: dict[str, np.ndarray],
-    card: str = "",
-) -> None:
-    """Write features, labels and parts into a safetensors file.
-
-    Parameters
-    ----------
-    path : Path
-        Ends in ``.safetensors``.
-    features : ndarray of shape (N, F)
-    y : ndarray of int64, shape (N,)
-    groups : Groups
-    parts : dict of str to ndarray
-        Rows of ``train``, ``test`` and, where there is one, ``validation``.
-    """
+def save_features(path: Path, features: np.ndarray, examples: Examples) -> None:
+    """Write features ``(N, F)`` of examples, with their labels and parts, into a file that ends in ``.safetensors``."""
     if path.suffix != SUFFIX:
         raise InputError(f"{path} must end in {SUFFIX}.")
-    tensors = {"features": features.astype(np.float32), "y": y.astype(np.int64), "groups": groups.values}
-    tensors |= {f"part/{key}": rows.astype(np.int64) for key, rows in parts.items()}
-    about = {"name": name, "class_names": class_names, "group_names": groups.names, "card": card}
-    content = safetensors.numpy.save(
-        {key: np.ascontiguousarray(value) for key, value in tensors.items()}, {"about": json.dumps(about)}
-    )
-    write_whole(path, content)
+    groups, names = examples.groups, {"class_names": examples.class_names, "group_names": examples.groups.names}
+    tensors = {"features": features.astype(np.float32), "y": examples.y.astype(np.int64), "groups": groups.values}
+    tensors |= {f"part/{key}": rows.astype(np.int64) for key, rows in examples.parts.items()}
+    contiguous = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+    about = {"name": path.stem, **names, "card": examples.card}
+    write_whole(path, safetensors.numpy.save(contiguous, {"about": json.dumps(about)}))
 
 
 def load_features(path: str | Path) -> Dataset:

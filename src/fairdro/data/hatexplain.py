@@ -12,6 +12,7 @@ import torch
 
 from fairdro._utils.files import read_table
 from fairdro.cells import Cells
+from fairdro.data.base import embedded_card
 from fairdro.data.examples import Examples
 from fairdro.data.texts import load_tokenizer, tokenise
 from fairdro.errors import InputError
@@ -23,25 +24,6 @@ PARTS = {"train": "train", "validation": "val", "test": "test"}
 REST = "None/Other"
 OFFICIAL_SIZES = {"train": 15383, "validation": 1922, "test": 1924}
 OFFICIAL_CLASSES = [7814, 5480, 5935]
-CARD = """\
-# HateXplain
-
-- **Source**: Mathew et al., "HateXplain: A Benchmark Dataset for Explainable Hate Speech Detection" (AAAI 2021),
-  https://github.com/hate-alert/HateXplain: 20,148 posts of Twitter and Gab, each read by three annotators. It is not part of
-  this package.
-- **Licence**: MIT.
-- **Task**: normal, offensive or hate speech, by the majority of the annotators. 919 posts with three different labels are
-  left out, as in the authors' code; 19,229 stay.
-- **Groups**: whom a post targets or mentions, in the annotators' eyes. Those named most in the training part are kept; all
-  others, `Other` and `None` are one group. A post belongs to the target that most annotators named, even if others named
-  none; of equally many, the one named more often in training. With soft groups, it belongs to each target by its share of
-  all that was named, `None` included.
-- **Split**: the official ids: 15,383 train, 1,922 validation, 1,924 test.
-- **What was left out**: the rationales. A text is its tokens, joined by blanks; names of users are masked.
-- **Limits**: the texts are offensive, many of them hateful. Posts were searched for with lists of slurs, so they are not
-  like the usual post, and crowd workers judged them without context. Some cells are small: with five targets, 17 posts of
-  the test part are hate speech against women, 18 are normal posts on Jews.
-"""
 
 
 @dataclass(frozen=True)
@@ -64,29 +46,21 @@ def load_hatexplain(
     data : str or Path
         Folder with ``post_id_divisions.json`` and the posts: ``dataset.json`` as published, or the same as the table
         ``dataset_native.parquet`` with columns ``post_id``, ``labels``, ``targets`` and ``tokens``.
-    encoder : str or Path
-        Name or folder of the encoder whose tokenizer is used.
+    encoder, max_length
+        See :func:`~fairdro.data.texts.load_text_table`.
     soft : bool
         Whether a post belongs to each target by its share of all that annotators named, or to the one most of them named.
-    max_length : int
-        Tokens of a post at most.
     n_groups : int
         Targets to keep, the most frequent of the training part; all others are one more group, ``None/Other``.
     """
     posts = _read(Path(data))
     groups = _groups(posts, n_groups, soft=soft)
     inputs = tokenise(posts.texts, load_tokenizer(encoder), max_length)
-    return Examples("hatexplain", inputs, posts.y, groups, CLASS_NAMES, posts.parts, CARD)
+    return Examples("hatexplain", inputs, posts.y, groups, CLASS_NAMES, posts.parts, embedded_card("hatexplain"))
 
 
 def check_hatexplain(data: str | Path) -> list[str]:
-    """Compare the sizes of parts and classes with those published, and count the cells of five targets and the rest.
-
-    Returns
-    -------
-    list of str
-        A sentence per part, one on the classes, and one per part on its cells.
-    """
+    """Compare the sizes of parts and classes with those published, and count the cells of five targets and the rest."""
     posts = _read(Path(data))
     lines = []
     for name, rows in posts.parts.items():

@@ -84,12 +84,7 @@ def stored_side(size: int) -> int:
 
 
 def decode_images(
-    folder: Path,
-    names: Sequence[str],
-    side: int,
-    *,
-    cache: str | Path | None = None,
-    on_step: OnStep | None = None,
+    folder: Path, names: Sequence[str], side: int, *, cache: str | Path | None = None, on_step: OnStep | None = None
 ) -> np.ndarray:
     """Decode JPEG and PNG files into squares, or take them from the cache; needs the extra ``fairdro[vision]``.
 
@@ -98,9 +93,8 @@ def decode_images(
 
     Parameters
     ----------
-    folder : Path
-    names : sequence of str
-        Of the files, relative to the folder.
+    folder, names
+        The files, relative to the folder.
     side : int
         Images are stretched to squares of this side.
     cache : path, optional
@@ -217,7 +211,7 @@ def load_image_folder(
         Column with ``train``, ``validation`` or ``test``. A table without a column ``split`` is split at random, always in
         the same way: 80 % train, the rest test.
     size : int
-        Side of the images the network sees.
+        Side of the images the network sees; the paper's is 224.
     cache, on_step : optional
         See :func:`decode_images`.
     """

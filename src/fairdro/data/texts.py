@@ -14,6 +14,7 @@ from fairdro.errors import InputError
 from fairdro.models.pretrained import load_offline
 
 TEXTS_PER_CHUNK = 10_000
+IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,8 @@ class TextInputs:
         mask = columns < lengths[:, None]
         places = np.where(mask, starts[:, None] + columns, 0)
         ids = np.where(mask, self.ids[places], self.pad)
-        return {
-            "input_ids": torch.from_numpy(ids.astype(np.int64)),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-        }
+        batch = {"input_ids": ids, "attention_mask": mask}
+        return {key: torch.from_numpy(values.astype(np.int64)) for key, values in batch.items()}
 
     def in_order(self, rows: Tensor) -> Tensor:
         """Return rows by falling length, so that a batch has little to fill up, and one too large fails at once."""
@@ -57,15 +56,7 @@ class TextInputs:
 
 
 def tokenise(texts: Sequence[str], tokenizer: Any, max_length: int) -> TextInputs:
-    """Turn texts into tokens.
-
-    Parameters
-    ----------
-    texts : sequence of str
-    tokenizer : tokenizer of Hugging Face
-    max_length : int
-        Tokens of a text at most, the first and the last mark included; the rest is cut off.
-    """
+    """Turn texts into at most so many tokens each, the first and the last mark included; the rest is cut off."""
     shortest, longest = tokenizer.num_special_tokens_to_add() + 1, tokenizer.model_max_length
     if not shortest <= max_length <= longest:
         raise InputError(f"max_length must be from {shortest} to {longest} for this encoder, got {max_length}.")
@@ -75,10 +66,7 @@ def tokenise(texts: Sequence[str], tokenizer: Any, max_length: int) -> TextInput
     lengths: list[int] = []
     for start in range(0, len(texts), TEXTS_PER_CHUNK):
         chunk = list(texts[start : start + TEXTS_PER_CHUNK])
-        encoded = tokenizer(
-            chunk, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
-        )
-        tokens = encoded["input_ids"]
+        tokens = tokenizer(chunk, truncation=True, max_length=max_length, **IDS_ONLY)["input_ids"]
         ids.append(np.concatenate([np.asarray(text, dtype=np.int32) for text in tokens]))
         lengths.extend(len(text) for text in tokens)
     if not lengths or 0 in lengths:

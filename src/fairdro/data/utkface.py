@@ -11,7 +11,7 @@ import numpy as np
 from fairdro._utils.hashing import digest
 from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells
-from fairdro.data.base import check_protocol, four_fifths
+from fairdro.data.base import check_protocol, embedded_card, four_fifths
 from fairdro.data.examples import Examples
 from fairdro.data.images import ImageInputs, compare_counts, decode_images, stored_side
 from fairdro.errors import InputError
@@ -27,22 +27,6 @@ HOW = (
     "download UTKFace, aligned and cropped, from its project page (susanqq.github.io/UTKFace) and unpack it into a folder "
     "UTKFace with files such as 25_0_1_20170116232725357.jpg.chip.jpg"
 )
-CARD = """# UTKFace (aligned and cropped faces)
-
-- **Source**: Zhang, Song, Qi, "Age Progression/Regression by Conditional Adversarial Autoencoder" (CVPR 2017),
-  susanqq.github.io/UTKFace: faces collected from the web.
-- **Licence**: for non-commercial research only; the images belong to their owners. They are not part of this package.
-- **What it holds**: 23,708 faces of 200 x 200 pixels. Age, sex and race stand in the file names; its authors estimated them
-  by a program and had them checked by a person.
-- **Task**: three classes of age: under 20, 20 to 39, 40 and over. Groups by race: White, Black, Asian, Indian. Left out are
-  3 files without a race in their name and all of race "Others"; 22,013 stay.
-- **Split**: 100 test images of every class and group, by a shuffle with a fixed seed. The shuffle depends on the list of
-  files: a copy that lacks one has another test part.
-- **Duplicates**: 375 images occur as two or more identical files, 205 of them with different ages. The `paper` protocol
-  leaves them where they fall, some in both train and test; `validated` keeps each image on one side.
-- **Limits**: age and race as guessed from a face, race in four groups, photographs of unknown origin. Good for comparing
-  methods, not for decisions about people.
-"""
 
 
 def load_utkface(
@@ -62,14 +46,12 @@ def load_utkface(
     ----------
     data : path
         ``UTKFace`` with the aligned and cropped faces, or the folder that holds it.
-    size : int
-        Side of the images the network sees; the paper's is 224.
     protocol : {"validated", "paper"}
         ``paper``: all other images train. ``validated``: files identical (by SHA-256) to one in the test part are dropped,
         and the test still has 100 images of every class and group. Of the rest, in shuffled order, the last fifth is the
         validation part, of which files identical to one that trains are dropped. Identical files may train together.
-    cache, on_step : optional
-        See :func:`~fairdro.data.images.decode_images`.
+    size, cache, on_step
+        See :func:`~fairdro.data.images.load_image_folder`.
     """
     check_protocol(protocol)
     root, names = _find(Path(data))
@@ -85,7 +67,8 @@ def load_utkface(
     parts = _split(cells.codes.tolist(), content, validation=validated)
     images = decode_images(root, names, stored_side(size), cache=cache, on_step=on_step)
     inputs = ImageInputs(images, size=size, mean=MEAN, std=STD)
-    return Examples("utkface", inputs, cells.y.numpy(), Groups(cells.groups.numpy(), GROUPS), CLASSES, parts, CARD)
+    groups = Groups(cells.groups.numpy(), GROUPS)
+    return Examples("utkface", inputs, cells.y.numpy(), groups, CLASSES, parts, embedded_card("utkface"))
 
 
 def check_utkface(data: str | Path) -> list[str]:

@@ -38,25 +38,15 @@ def last_layer(
     network = job.network(len(examples.class_names)) if network is None else network
     labels = [examples.y, examples.groups.values, *examples.parts.values()]
     known = digest(repr(recipe), *network.state_dict().values(), *some_of(examples.inputs), *labels)
-    stem = f"{job.name}-{known[:8]}"
-    path = out / f"{stem}.safetensors"
+    path = out / f"{job.name}-{known[:8]}.safetensors"
     if path.exists():
         return path
     if recipe is not None:
         inputs, cells = examples.part("train")
-        checkpoint = out / f"{stem}.checkpoint"
+        checkpoint = path.with_suffix(".checkpoint")
         with stage("training the network") as on_step:
             train_network(network, inputs, cells, Scratch(), recipe, seed=job.seed, checkpoint=checkpoint, on_step=on_step)
     with stage("taking the features") as on_step:
         features = features_of(network, examples.inputs, on_step=on_step).numpy()
-    save_features(
-        path,
-        name=stem,
-        features=features,
-        y=examples.y,
-        groups=examples.groups,
-        class_names=examples.class_names,
-        parts=examples.parts,
-        card=examples.card,
-    )
+    save_features(path, features, examples)
     return path
