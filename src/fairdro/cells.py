@@ -4,11 +4,9 @@ Every class ``y`` and group ``a`` meet in a cell ``(y, a)``; values per sample b
 shape ``(..., Y, A)``. Soft groups are a membership matrix ``(N, A)``; everything downstream is the same.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,8 +14,6 @@ from torch import Tensor
 
 from fairdro.errors import InputError
 from fairdro.groups import Groups
-
-__all__ = ["CellTotals", "Cells", "check_weights", "take_rows"]
 
 DENSE_CELLS = 64
 
@@ -29,7 +25,7 @@ class CellTotals:
     sums: Tensor
     counts: Tensor
 
-    def __add__(self, other: CellTotals) -> CellTotals:
+    def __add__(self, other: "CellTotals") -> "CellTotals":
         return CellTotals(self.sums + other.sums, self.counts + other.counts)
 
     @property
@@ -73,14 +69,11 @@ class Cells:
     def __init__(
         self, y: Tensor, groups: Tensor, *, n_classes: int, n_groups: int, sample_weight: Tensor | None = None
     ) -> None:
-        self.y = y
-        self.groups = groups
-        self.n_classes = n_classes
-        self.n_groups = n_groups
-        self.sample_weight = sample_weight
+        self.y, self.groups, self.sample_weight = y, groups, sample_weight
+        self.n_classes, self.n_groups = n_classes, n_groups
 
     @classmethod
-    def from_labels(cls, y: np.ndarray, groups: Groups, *, n_classes: int, sample_weight: np.ndarray | None = None) -> Cells:
+    def from_labels(cls, y: np.ndarray, groups: Groups, *, n_classes: int, sample_weight: np.ndarray | None = None) -> Self:
         """Build from class codes and encoded groups."""
         if len(y) != len(groups):
             raise InputError(f"y has {len(y)} rows but sensitive_features has {len(groups)}.")
@@ -101,6 +94,12 @@ class Cells:
     def codes(self) -> Tensor:
         """The cell of each sample, ``y * A + a``; where groups are soft, the class alone. For strata and sorting."""
         return (self.y if self.soft else self.y * self.n_groups + self.groups).int()
+
+    @property
+    def strata(self) -> dict[int, Tensor]:
+        """The rows of every code that occurs, in their order."""
+        values, sizes = self.codes.unique(return_counts=True)
+        return dict(zip(values.tolist(), self.codes.argsort(stable=True).split(sizes.tolist()), strict=True))
 
     @property
     def membership(self) -> Tensor:
@@ -128,15 +127,11 @@ class Cells:
         counts = self.counts.flatten(-2)[..., None, :]
         return self.indicator / counts.where(counts > 0, 1).to(self.indicator.dtype)
 
-    def take(self, rows: Tensor) -> Cells:
+    def take(self, rows: Tensor) -> "Cells":
         """Cells of the samples at ``rows``, an index of any shape ``(..., B)``; only for flat ``y`` of shape (N,)."""
-        part = Cells(
-            take_rows(self.y, rows),
-            take_rows(self.groups, rows),
-            n_classes=self.n_classes,
-            n_groups=self.n_groups,
-            sample_weight=None if self.sample_weight is None else take_rows(self.sample_weight, rows),
-        )
+        y, groups = take_rows(self.y, rows), take_rows(self.groups, rows)
+        weight = None if self.sample_weight is None else take_rows(self.sample_weight, rows)
+        part = Cells(y, groups, n_classes=self.n_classes, n_groups=self.n_groups, sample_weight=weight)
         if "indicator" in self.__dict__:
             part.indicator = take_rows(self.indicator, rows)
         return part
@@ -147,7 +142,7 @@ class Cells:
 
     def means(self, values: Tensor) -> Tensor:
         """Mean of ``values`` (..., N) in each cell; NaN marks an empty cell."""
-        return self._by_cell(self._sums(values)) / self.counts.to(values.dtype)
+        return self.totals(values).means
 
     def spread(self, per_cell: Tensor) -> Tensor:
         """Look up cell values ``(..., Y, A)`` for every sample ``(..., N)``, whatever its weight.

@@ -1,7 +1,5 @@
 """Errors a user can fix; the message says how."""
 
-__all__ = ["InputError", "MissingExtraError", "unknown_name"]
-
 
 class InputError(ValueError):
     """A mistake in what the caller passed, told in one sentence. The command line prints it and exits with 2."""

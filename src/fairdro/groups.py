@@ -3,27 +3,15 @@
 Several sensitive columns become one group per combination. Soft groups are a membership matrix ``(N, A)``.
 """
 
-from __future__ import annotations
-
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import torch
 
 from fairdro.errors import InputError, unknown_name
-
-__all__ = [
-    "SMALL_CELLS",
-    "TOO_FEW",
-    "Groups",
-    "as_column",
-    "encode_groups",
-    "encode_labels",
-    "settle_small_cells",
-]
 
 MAX_GROUPS = 1000
 TOO_FEW = 30  # rows of a cell below which its accuracy is mostly chance: a 95 % interval is 36 points wide at 29 rows
@@ -53,9 +41,9 @@ class Groups:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, rows: np.ndarray) -> Groups:
+    def take(self, rows: np.ndarray) -> Self:
         """Groups of the samples at ``rows``."""
-        return Groups(self.values[rows], self.names)
+        return replace(self, values=self.values[rows])
 
 
 def as_column(values: Any, what: str) -> pd.Index:
@@ -76,19 +64,9 @@ def as_column(values: Any, what: str) -> pd.Index:
 
 
 def encode_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Turn one column of hashable labels into integer codes and the sorted distinct labels.
+    """Turn one column of hashable labels (numbers, strings, tuples) into integer codes and the sorted distinct labels.
 
-    Parameters
-    ----------
-    values : array-like of shape (N,)
-        Labels of any hashable kind: numbers, strings, booleans, tuples.
-    what : str
-        What the column is called in an error message.
-
-    Returns
-    -------
-    codes : ndarray of int64, shape (N,)
-    labels : ndarray, shape (number of distinct labels,)
+    ``what`` is what an error message calls the column.
     """
     column = as_column(values, what)
     if len(column) == 0:
@@ -116,10 +94,6 @@ def encode_groups(sensitive_features: Any) -> Groups:
     sensitive_features : array-like, Series, DataFrame, dict or list of columns
         One column: a group per distinct value. Several columns: a group per combination that occurs. A floating-point
         table with entries in [0, 1] whose rows sum to one: soft membership, a column per group.
-
-    Returns
-    -------
-    Groups
     """
     table = _as_table(sensitive_features)
     if _is_membership(table):
@@ -148,23 +122,15 @@ def encode_groups(sensitive_features: Any) -> Groups:
 def settle_small_cells(
     groups: Groups, counts: np.ndarray, *, class_names: list[str], how: str, floor: int = TOO_FEW
 ) -> Groups:
-    """Deal with cells that have too few rows to mean anything.
+    """Deal with cells that have too few rows to mean anything, given the rows per cell ``(Y, A)``.
 
     Parameters
     ----------
-    groups : Groups
-    counts : ndarray of shape (Y, A)
-        Rows per cell.
     how : {"warn", "merge", "refuse"}
         Say which they are; merge groups with such a cell into one, with the next smallest until it has enough; or raise an
         error.
     floor : int
         Rows a cell should have.
-
-    Returns
-    -------
-    Groups
-        Those passed, or merged ones.
     """
     if how not in SMALL_CELLS:
         raise unknown_name("way with small cells", how, SMALL_CELLS)
@@ -200,12 +166,11 @@ def _merge_small(groups: Groups, counts: np.ndarray, floor: int) -> Groups:
         )
     names = [groups.names[a] for a in merged]
     named = " or ".join(names[:4]) + (f" or {len(names) - 4} more" if len(names) > 4 else "")
-    place = np.full(len(groups.names), len(kept))
-    place[kept] = np.arange(len(kept))
-    if not groups.soft:
-        return Groups(place[groups.values], [*(groups.names[a] for a in kept), named])
-    shares = np.column_stack([groups.values[:, kept], groups.values[:, merged].sum(axis=1)])
-    return Groups(shares, [*(groups.names[a] for a in kept), named])
+    if groups.soft:
+        values = np.column_stack([groups.values[:, kept], groups.values[:, merged].sum(axis=1)])
+    else:
+        values = np.where(np.isin(groups.values, kept), np.searchsorted(kept, groups.values), len(kept))
+    return Groups(values, [*(groups.names[a] for a in kept), named])
 
 
 def _as_table(features: Any) -> pd.DataFrame:

@@ -22,24 +22,10 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.groups import TOO_FEW, as_column, encode_groups, encode_labels
 
 __all__ = [
-    "METRICS",
-    "REPORTED",
-    "Confusion",
-    "balanced_accuracy",
-    "cell_accuracy",
-    "class_accuracy",
-    "confusion",
-    "confusion_counts",
-    "dca",
-    "demographic_parity_difference",
-    "deo",
-    "equalized_odds_difference",
-    "group_report",
-    "metric_table",
-    "standard_accuracy",
-    "wilson_interval",
-    "worst_accuracy",
-]
+    "METRICS", "REPORTED", "Confusion", "balanced_accuracy", "cell_accuracy", "class_accuracy", "confusion",
+    "confusion_counts", "dca", "demographic_parity_difference", "deo", "equalized_odds_difference", "group_report",
+    "metric_table", "standard_accuracy", "wilson_interval", "worst_accuracy",
+]  # fmt: skip
 
 Metric = Callable[[np.ndarray], np.ndarray]
 
@@ -123,16 +109,9 @@ def class_accuracy(counts: np.ndarray) -> np.ndarray:
 
 
 def metric_table(counts: np.ndarray) -> pd.DataFrame:
-    """Return a row per model with its metrics, as tables of many models and selection rules have them.
+    """Return a row per model with its metrics, from ``(P, Y, A, Y)``, as tables and selection rules have them.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (P, Y, A, Y)
-
-    Returns
-    -------
-    DataFrame
-        Columns :data:`REPORTED`, and ``class_accuracy_0`` and so on: the accuracy of every class, averaged over groups.
+    The columns are :data:`REPORTED`, and ``class_accuracy_0`` and so on: the accuracy of every class, averaged over groups.
     """
     by_class = class_accuracy(counts)
     columns = {name: METRICS[name](counts) for name in REPORTED}
@@ -140,19 +119,7 @@ def metric_table(counts: np.ndarray) -> pd.DataFrame:
 
 
 def confusion_counts(predictions: Tensor, cells: Cells) -> np.ndarray:
-    """Count predictions per cell.
-
-    Parameters
-    ----------
-    predictions : Tensor of int64, shape (..., N)
-        Predicted class codes, for any number of models.
-    cells : Cells
-        The cells of the N samples.
-
-    Returns
-    -------
-    ndarray of shape (..., Y, A, Y)
-    """
+    """Count predicted class codes ``(..., N)``, of any number of models, per cell of the samples: ``(..., Y, A, Y)``."""
     per_class = [cells.totals((predictions == k).double()).sums for k in range(cells.n_classes)]
     return torch.stack(per_class, dim=-1).numpy(force=True)
 
@@ -250,20 +217,13 @@ def confusion(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weigh
     sensitive_features : array-like
         One column, several (their combinations are the groups), or a soft membership table whose rows sum to one.
     sample_weight : array-like of shape (N,), optional
-
-    Returns
-    -------
-    Confusion
     """
     truth, predicted = as_column(y_true, "y_true"), as_column(y_pred, "y_pred")
     n = len(truth)
     if n != len(predicted):
         raise InputError(f"y_true has {n} rows but y_pred has {len(predicted)}.")
-    if (
-        n
-        and pd.api.types.is_numeric_dtype(truth) != pd.api.types.is_numeric_dtype(predicted)
-        and truth.intersection(predicted).empty
-    ):
+    differ = pd.api.types.is_numeric_dtype(truth) != pd.api.types.is_numeric_dtype(predicted)
+    if n and differ and truth.intersection(predicted).empty:
         raise InputError(f"y_true holds labels like {truth[0]!r}, y_pred like {predicted[0]!r}: bring them to one type.")
     codes, classes = encode_labels(truth.append(predicted), "y_true or y_pred")
     groups = encode_groups(sensitive_features)

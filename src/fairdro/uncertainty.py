@@ -6,7 +6,6 @@ the problem is solved on the others.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,14 +16,6 @@ __all__ = ["ChiSquareBall", "Simplex", "UncertaintySet"]
 
 LARGEST = 1e6  # larger losses, infinite ones among them, count as this
 SMALLEST = 1e-30  # divides zeros
-
-
-class UncertaintySet(Protocol):
-    """A set of weights over groups, with the best response in it."""
-
-    def best_response(self, losses: Tensor) -> Tensor:
-        """Return the weights ``argmax_q sum_a q_a L_a``, shape (..., A)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +87,10 @@ class Simplex:
         present, _ = _present(losses)
         worst = losses.where(present, -torch.inf).argmax(-1)
         return torch.nn.functional.one_hot(worst, losses.shape[-1]).to(losses.dtype).where(present, 0)
+
+
+UncertaintySet = ChiSquareBall | Simplex
+"""A set of weights over groups, whose ``best_response(losses)`` is the ``argmax_q sum_a q_a L_a`` in it."""
 
 
 def _present(losses: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,62 +27,18 @@ from fairdro.methods.scratch import Scratch
 from fairdro.methods.variance import RVP, WithoutDRO
 
 __all__ = [
-    "EGR",
-    "LBC",
-    "METHODS",
-    "MFD",
-    "OBJECTIVES",
-    "PL",
-    "RVP",
-    "RW",
-    "Baseline",
-    "Batch",
-    "CellMeans",
-    "ClasswiseSimplex",
-    "Cov",
-    "FairBatch",
-    "FairDRO",
-    "FairDRONonNegative",
-    "FairDROWithoutClasswise",
-    "FairDROWithoutSmoothing",
-    "FairHSIC",
-    "GroupDRO",
-    "GroupDROEG",
-    "LogRange",
-    "Method",
-    "Renyi",
-    "Scratch",
-    "State",
-    "Task",
-    "WithoutDRO",
-    "check_hyperparameters",
-    "get_method",
-]
+    "EGR", "LBC", "METHODS", "MFD", "OBJECTIVES", "PL", "RVP", "RW", "Baseline", "Batch", "CellMeans", "ClasswiseSimplex",
+    "Cov", "FairBatch", "FairDRO", "FairDRONonNegative", "FairDROWithoutClasswise", "FairDROWithoutSmoothing", "FairHSIC",
+    "GroupDRO", "GroupDROEG", "LogRange", "Method", "Renyi", "Scratch", "State", "Task", "WithoutDRO",
+    "check_hyperparameters", "get_method",
+]  # fmt: skip
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method
-    for method in (
-        Scratch,
-        RW,
-        LBC,
-        FairBatch,
-        Cov,
-        FairHSIC,
-        Renyi,
-        MFD,
-        EGR,
-        PL,
-        FairDRO,
-        FairDROWithoutSmoothing,
-        FairDROWithoutClasswise,
-        WithoutDRO,
-        RVP,
-        FairDRONonNegative,
-        ClasswiseSimplex,
-        GroupDRO,
-        GroupDROEG,
-    )
-}
+_ALL: list[type[Method]] = [
+    Scratch, RW, LBC, FairBatch, Cov, FairHSIC, Renyi, MFD, EGR, PL,
+    FairDRO, FairDROWithoutSmoothing, FairDROWithoutClasswise, WithoutDRO, RVP, FairDRONonNegative,
+    ClasswiseSimplex, GroupDRO, GroupDROEG,
+]  # fmt: skip
+METHODS = {method.name: method for method in _ALL}
 
 
 def get_method(name: str) -> type[Method]:

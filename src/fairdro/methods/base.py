@@ -8,14 +8,12 @@ and tells the method the cell statistics of the whole training set after every e
 batches, and an engine never knows which method it runs.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -214,7 +212,7 @@ class Method:
         return not cls.has_penalty() and not cls.observes_batches()
 
     @classmethod
-    def sweep(cls, points: int, **fixed: Any) -> Method:
+    def sweep(cls, points: int, **fixed: Any) -> Self:
         """Return the method over its search range, other hyperparameters fixed.
 
         Two hyperparameters make a grid of ``points`` in all, or a few more; a method with nothing to search has one point.
@@ -243,10 +241,8 @@ class Method:
 
     def check(self, task: Task) -> None:
         """Refuse a task the method is not defined for, in a sentence that names another."""
-        for kind, number, most in (
-            ("classes", task.n_classes, self.max_classes),
-            ("groups", task.n_groups, self.max_groups),
-        ):
+        limits = ("classes", task.n_classes, self.max_classes), ("groups", task.n_groups, self.max_groups)
+        for kind, number, most in limits:
             if most is not None and number > most:
                 raise InputError(f"{self.name} is defined for {most} {kind}, not for {number}; use {self.instead} instead.")
         if self.needs_features and not task.hidden:
@@ -255,7 +251,7 @@ class Method:
                 f"{self.instead} instead."
             )
 
-    def teacher(self) -> Method | None:
+    def teacher(self) -> "Method | None":
         """Return the method by which a teacher is trained first, where there is one."""
         return None
 
@@ -288,8 +284,8 @@ class Method:
         raise NotImplementedError
 
     def weights(self, state: State) -> Tensor:
-        """Return the cell weights ``(*bank, Y, A)``; they may be negative."""
-        raise NotImplementedError
+        """Return the cell weights ``(*bank, Y, A)``, which may be negative; by default those that training began with."""
+        return state["weights"]
 
     def update(self, state: State, cells: CellMeans, progress: float) -> State:
         """Return the state after one more epoch or step.
@@ -328,6 +324,10 @@ class Baseline(Method):
     """
 
     objective: Objective = "balanced"
+
+    def begin(self, task: Task) -> State:
+        """Fix the weights of plain training once."""
+        return {"weights": task.per_model(self.plain_weights(task))}
 
     def plain_weights(self, task: Task) -> Tensor:
         """Return the weights of plain training ``(Y, A)``."""

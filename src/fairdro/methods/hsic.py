@@ -8,8 +8,7 @@ from torch import Tensor
 
 from fairdro.errors import InputError
 from fairdro.methods.base import Batch, LogRange, State
-from fairdro.methods.kernels import squared_distances
-from fairdro.methods.regulariser import Regulariser
+from fairdro.methods.regulariser import Regulariser, squared_distances
 
 FEWEST = 4  # samples of a class that the unbiased estimator needs
 

@@ -7,6 +7,8 @@ from torch import Tensor
 from fairdro.methods.base import Batch, Scalars, State
 from fairdro.methods.scratch import Scratch
 
+NEAREST = 1e-12
+
 
 @dataclass(frozen=True)
 class Regulariser(Scratch):
@@ -28,3 +30,9 @@ class Regulariser(Scratch):
     def regulariser(self, state: State, batch: Batch) -> Tensor:
         """Return the regulariser of every model ``(*bank)``."""
         raise NotImplementedError
+
+
+def squared_distances(u: Tensor, v: Tensor) -> Tensor:
+    """Squared distances ``(..., n, m)`` of rows ``(..., n, F)`` and ``(..., m, F)``, never quite zero."""
+    lengths = u.square().sum(-1)[..., :, None] + v.square().sum(-1)[..., None, :]
+    return (lengths - 2 * u @ v.mT).clamp(min=NEAREST)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
 from fairdro.methods.base import Baseline, State, Task
 
 
@@ -31,7 +29,3 @@ class RW(Baseline):
         per_group = per_group / per_group.sum(-1, keepdim=True).clamp(min=1e-12)
         per_class = share.sum(1, keepdim=True) * task.n_classes if self.objective == "standard" else 1
         return {"weights": task.per_model(per_class * per_group)}
-
-    def weights(self, state: State) -> Tensor:
-        """Return the same weights always."""
-        return state["weights"]

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from fairdro.methods.base import Baseline, State, Task
+from fairdro.methods.base import Baseline
 
 
 @dataclass(frozen=True)
@@ -20,11 +18,3 @@ class Scratch(Baseline):
     """
 
     name: ClassVar[str] = "scratch"
-
-    def begin(self, task: Task) -> State:
-        """Fix the weights once."""
-        return {"weights": task.per_model(self.plain_weights(task))}
-
-    def weights(self, state: State) -> Tensor:
-        """Return the same weights always."""
-        return state["weights"]

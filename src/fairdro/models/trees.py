@@ -1,10 +1,8 @@
 """Boosted trees of LightGBM and XGBoost behind one interface: the same settings, custom objectives, text for files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -16,24 +14,18 @@ ROWS_PER_LEAF = 20
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """How trees are grown.
+    """How trees are grown, in LightGBM's words.
 
     Parameters
     ----------
-    backend : {"lightgbm", "xgboost"}
     n_estimators : int
         Boosting rounds at most, with a tree per score each.
     early_stopping : int, optional
         Rounds without progress on held-out rows after which growing ends; None to grow all.
-    learning_rate : float
-    num_leaves : int
-        Leaves of a tree at most.
     min_child_samples : int
         Rows of a leaf at least. XGBoost takes the sum of hessians instead, a quarter of it for a balanced leaf.
     categorical : tuple of int
         Columns that hold codes of categories.
-    threads : int
-    seed : int
     """
 
     backend: str = "lightgbm"
@@ -55,7 +47,7 @@ class TreeSettings:
         if not self.learning_rate > 0:
             raise InputError(f"learning_rate must be positive, got {self.learning_rate}.")
 
-    def for_rows(self, n: int) -> TreeSettings:
+    def for_rows(self, n: int) -> Self:
         """Return the settings for a table of n rows: leaves are smaller where there are few."""
         return replace(self, min_child_samples=min(self.min_child_samples, max(n // ROWS_PER_LEAF, 1)))
 
@@ -65,15 +57,12 @@ class Trees(Protocol):
 
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Return raw scores ``(N, K)``."""
-        ...
 
     def importances(self) -> np.ndarray:
         """Return the total gain of the splits by every column ``(D,)``."""
-        ...
 
     def text(self) -> str:
         """Return the trees as text, for :func:`read_trees`."""
-        ...
 
 
 class Growing(Protocol):
@@ -81,19 +70,15 @@ class Growing(Protocol):
 
     def scores(self) -> np.ndarray:
         """Return the raw scores of the training rows ``(N, K)``."""
-        ...
 
     def held_scores(self) -> np.ndarray:
         """Return the raw scores of the held-out rows ``(M, K)``."""
-        ...
 
     def step(self, gradient: np.ndarray, hessian: np.ndarray) -> None:
         """Grow the trees of one more round, given gradient and hessian of the loss ``(N, K)``."""
-        ...
 
     def finish(self, rounds: int | None = None) -> Trees:
         """Return what was grown, in the first so many rounds."""
-        ...
 
 
 class Table(Protocol):
@@ -101,7 +86,6 @@ class Table(Protocol):
 
     def grow(self, n_scores: int) -> Growing:
         """Begin to grow trees for so many scores per row."""
-        ...
 
 
 def tabulate(X: np.ndarray, settings: TreeSettings, held: np.ndarray | None = None) -> Table:
@@ -126,8 +110,6 @@ def _library(name: str) -> Any:
 
 
 class _LightGBM:
-    """Trees of LightGBM."""
-
     def __init__(self, booster: Any, n_scores: int) -> None:
         self.booster, self.n_scores = booster, n_scores
 
@@ -141,7 +123,7 @@ class _LightGBM:
         return self.booster.model_to_string()
 
     @classmethod
-    def read(cls, text: str) -> _LightGBM:
+    def read(cls, text: str) -> Self:
         booster = _library("lightgbm").Booster(model_str=text)
         return cls(booster, booster.num_model_per_iteration())
 
@@ -164,7 +146,7 @@ class _LightGBMTable:
         self.data = self.library.Dataset(X, np.zeros(len(X)), **options)
         self.held = None if held is None else self.data.create_valid(held, np.zeros(len(held)))
 
-    def grow(self, n_scores: int) -> _GrowingLightGBM:
+    def grow(self, n_scores: int) -> Growing:
         booster = self.library.Booster(self.parameters | {"num_class": n_scores}, self.data)
         if self.held is not None:
             booster.add_valid(self.held, "held")
@@ -205,8 +187,6 @@ class _GrowingLightGBM:
 
 
 class _XGBoost:
-    """Trees of XGBoost."""
-
     def __init__(self, booster: Any, n_scores: int) -> None:
         self.booster, self.n_scores = booster, n_scores
 
@@ -223,7 +203,7 @@ class _XGBoost:
         return self.booster.save_raw("json").decode()
 
     @classmethod
-    def read(cls, text: str) -> _XGBoost:
+    def read(cls, text: str) -> Self:
         booster = _library("xgboost").Booster()
         booster.load_model(bytearray(text.encode()))
         return cls(booster, int(booster.attr("n_scores")))
@@ -252,7 +232,7 @@ class _XGBoostTable:
             "verbosity": 0,
         }
 
-    def grow(self, n_scores: int) -> _GrowingXGBoost:
+    def grow(self, n_scores: int) -> Growing:
         kind = {"objective": "binary:logistic"} if n_scores == 1 else {"objective": "multi:softprob", "num_class": n_scores}
         cached = [self.data] if self.held is None else [self.data, self.held]
         booster = self.library.Booster(self.parameters | kind, cached)
@@ -263,7 +243,6 @@ class _XGBoostTable:
 class _GrowingXGBoost:
     def __init__(self, booster: Any, n_scores: int, data: Any, held: Any) -> None:
         self.booster, self.n_scores, self.data, self.held = booster, n_scores, data, held
-        self.round = 0
 
     def scores(self) -> np.ndarray:
         return self._predict(self.data)
@@ -275,8 +254,7 @@ class _GrowingXGBoost:
         return self.booster.predict(data, output_margin=True).reshape(-1, self.n_scores).astype(np.float64)
 
     def step(self, gradient: np.ndarray, hessian: np.ndarray) -> None:
-        self.booster.update(self.data, self.round, fobj=lambda *_: (gradient, hessian))
-        self.round += 1
+        self.booster.update(self.data, self.booster.num_boosted_rounds(), fobj=lambda *_: (gradient, hessian))
 
     def finish(self, rounds: int | None = None) -> _XGBoost:
         return _XGBoost(self.booster if rounds is None else self.booster[:rounds], self.n_scores)

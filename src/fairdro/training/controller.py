@@ -65,10 +65,10 @@ class Controller(nn.Module):
         self.method, self.steps_per_round, self.on_step = method, steps, on_step
         self.register_buffer("counts", task.counts)
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        self._keys = []
-        for key, value in method.begin(task).items():
+        begun = method.begin(task)
+        self._keys = list(begun)
+        for key, value in begun.items():
             self.register_buffer(STATE + key, value)
-            self._keys.append(key)
         self.records, self.round, self.means = True, 0, CellMeans(torch.empty(0))
         self.seen: list[tuple[Tensor, Tensor]] = []
 
@@ -120,11 +120,7 @@ class Controller(nn.Module):
     def update(self, means: CellMeans, *, damping: float = 1.0) -> bool:
         """Let the method respond to the cells' errors, and note both; return whether it moved.
 
-        Parameters
-        ----------
-        means : CellMeans
-        damping : float
-            Go only this part of the way to the method's new state.
+        With ``damping``, go only this part of the way to the method's new state.
         """
         state = self._state_on_cpu
         self.means = means

@@ -98,8 +98,8 @@ def train_fullbatch(
     threads = torch.get_num_threads()
     with one_thread_each(threads) as pool:
         controller = Controller(method, Task(counts, (1, method.points), hidden=False), steps, on_step=on_step)
-        solver = _Solver(X, cells, counts, method, pool=pool, threads=threads, alone=alone, sharded=sharded)
-        solver.solve(controller, lr)
+        solver = _Solver(X, cells, controller, pool=pool, threads=threads, alone=alone, sharded=sharded)
+        solver.solve(lr)
         diverged = solver.diverged()
     seconds = time.perf_counter() - start
     trained = TrainedBank(model=solver.bank(), method=method, diverged=diverged, seconds=seconds, **controller.results())
@@ -135,7 +135,8 @@ def _blocks(X: Tensor, cells: Cells, most: int) -> list[_Block]:
     """Sort rows by cell, or by class where groups are soft, and cut them into blocks of at most so many."""
     groups_per_stratum = cells.n_groups if cells.soft else 1
     blocks = []
-    for rows, stratum in _runs(cells.codes, most):
+    pieces = [(stratum, piece) for stratum, rows in cells.strata.items() for piece in rows.split(most)]
+    for stratum, rows in pieces:
         first = stratum * groups_per_stratum
         n, d = len(rows), X.shape[1]
         features = X.new_zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
@@ -160,14 +161,6 @@ def _portions(shards: list[list[_Block]], number: int) -> list[list[list[_Block]
     return [shards[i:j] for i, j in itertools.pairwise(bounds) if i < j]
 
 
-def _runs(strata: Tensor, most: int) -> list[tuple[Tensor, int]]:
-    """Rows of each stratum in pieces."""
-    order = strata.argsort(stable=True)
-    values, sizes = strata.unique(return_counts=True)
-    parts = zip(order.split(sizes.tolist()), values.tolist(), strict=True)
-    return [(piece, value) for rows, value in parts for piece in rows.split(most)]
-
-
 class _Adam:
     """Adam's direction (Kingma and Ba, 2015). Making one of torch's optimisers loads its compiler, a second or more."""
 
@@ -188,34 +181,24 @@ class _Solver:
     """P linear models side by side in one matrix ``(D + 1, columns)``, and one pass over the rows for all of them."""
 
     def __init__(
-        self,
-        X: Tensor,
-        cells: Cells,
-        counts: Tensor,
-        method: Method,
-        *,
-        pool: Executor,
-        threads: int,
-        alone: bool,
-        sharded: bool,
+        self, X: Tensor, cells: Cells, controller: Controller, *, pool: Executor, threads: int, alone: bool, sharded: bool
     ) -> None:
         blocks = _blocks(X, cells, ROWS_ALONE if alone else ROWS_PER_BLOCK)
         shards = [blocks[i::SHARDS] for i in range(min(SHARDS, len(blocks)))]
         self.portions = _portions(shards, threads if len(blocks) >= SHARDS else 1)
-        self.pool = pool
-        self.counts, self.sharded = counts, sharded
-        self.method = method
+        self.pool, self.sharded = pool, sharded
+        self.controller, self.counts, self.method = controller, controller.counts, controller.method
         self.loss: ClassLoss = BinaryLoss() if cells.n_classes == 2 else MulticlassLoss(cells.n_classes)
         multiple = MODEL_MULTIPLE if self.loss.outputs == 1 else SOFTMAX_MULTIPLE
-        padded = _padded(max(method.points, MIN_COLUMNS // self.loss.outputs), multiple)
-        self.models = 1 if alone and method.points == 1 else padded
+        padded = _padded(max(self.method.points, MIN_COLUMNS // self.loss.outputs), multiple)
+        self.models = 1 if alone and self.method.points == 1 else padded
         self.features = X.shape[1]
         self.W = X.new_zeros(_padded(self.features + 1, FEATURE_MULTIPLE), self.models * self.loss.outputs)
         self.overflowed = torch.zeros(self.W.shape[1], dtype=torch.bool)
 
-    def solve(self, controller: Controller, lr: float) -> None:
+    def solve(self, lr: float) -> None:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""
-        steps = controller.steps_per_round
+        controller, steps = self.controller, self.controller.steps_per_round
         tail = range(steps - max(round(TAIL * steps), 1), steps)
         for _ in controller.rounds():
             adam, average = _Adam(self.W), torch.zeros_like(self.W)
@@ -236,14 +219,7 @@ class _Solver:
         self.overflowed |= overflow
 
     def sweep(self, *, with_loss: bool) -> tuple[CellMeans, Tensor]:
-        """Go through all rows once.
-
-        Returns
-        -------
-        means : CellMeans
-        gradients : Tensor of shape (Y * A, D + 1, columns)
-            Gradient of the summed loss of every cell.
-        """
+        """Go through all rows once: means, and the gradient of every cell's summed loss ``(Y * A, D + 1, columns)``."""
 
         def of_portion(shards: list[list[_Block]]) -> list[tuple[Tensor, ...]]:
             return [self._sums(blocks, with_loss=with_loss) for blocks in shards]

@@ -1,11 +1,12 @@
 """Mini-batch training of a bank of models: the paper's Algorithm 1 for S seeds times P points at once."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairdro._utils.progress import OnStep
 from fairdro._utils.seeding import generator
@@ -57,10 +58,6 @@ def train_minibatch(
         For a method that learns from one: a model of the same kind for every seed. If missing, it is trained first.
     on_step : callable, optional
         Called after every epoch with the number of finished epochs and of all.
-
-    Returns
-    -------
-    TrainedBank
     """
     X = check_training_data(X, cells)
     _check_options(seeds, epochs, batch_size, lr, weight_decay)
@@ -81,9 +78,9 @@ def train_minibatch(
             weight_decay=weight_decay, sampling=sampling, on_step=tell,
         )  # fmt: skip
     teaching = None if teacher is None else _check_teacher(teacher.model, bank, method)
-    overflowed, earlier = _train_rounds(
-        bank, controller, X, cells, teaching, batch_size=batch_size, lr=lr, weight_decay=weight_decay, sampling=sampling
-    )
+    draw = partial(draw_epoch, cells, batch_size, sampling)
+    new_optimiser = partial(torch.optim.AdamW, lr=lr, weight_decay=weight_decay, fused=True)
+    overflowed, earlier = _train_rounds(bank, controller, X, cells, teaching, draw, new_optimiser)
     with torch_threads(1):
         final = training_means(bank, X, cells, with_loss=True)
     diverged, seconds = overflowed | has_diverged(final, cells.counts), time.perf_counter() - start
@@ -98,11 +95,8 @@ def _train_rounds(
     X: Tensor,
     cells: Cells,
     teacher: ModelBank | None,
-    *,
-    batch_size: int,
-    lr: float,
-    weight_decay: float,
-    sampling: str,
+    draw: Callable[[torch.Generator], Tensor],
+    new_optimiser: Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer],
 ) -> tuple[Tensor, tuple[dict[str, Tensor], ...]]:
     """Train every round; return which models overflowed ``(S, P)``, and those of earlier rounds that start anew."""
     method, streams = controller.method, [generator(seed, "batches") for seed in bank.seeds]
@@ -113,11 +107,11 @@ def _train_rounds(
             if method.restart and round_number > 0:
                 earlier.append({key: value.clone() for key, value in bank.state_dict().items()})
                 bank.load_state_dict(initial)
-            optimiser = torch.optim.AdamW(bank.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+            optimiser = new_optimiser(bank.parameters())
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=controller.steps_per_round)
             for _ in controller.steps():
                 before = [p.detach().clone() for p in bank.parameters()]
-                rows = torch.stack([draw_epoch(cells, batch_size, sampling, rng) for rng in streams], dim=1)
+                rows = torch.stack([draw(rng) for rng in streams], dim=1)
                 _train_epoch(bank, optimiser, controller, X, cells, rows, teacher)
                 schedule.step()
                 overflowed |= restore_overflowed(bank, before)

@@ -163,9 +163,8 @@ def train_network(
     if len(inputs) != len(cells):
         raise InputError(f"There are {len(inputs)} inputs but {len(cells)} labels.")
     if (method.teacher() is None) != (teacher is None):
-        raise InputError(
-            f"{method.name} {'learns from a teacher; pass one' if teacher is None else 'learns from no teacher'}."
-        )
+        wanted = "learns from a teacher; pass one" if teacher is None else "learns from no teacher"
+        raise InputError(f"{method.name} {wanted}.")
     trainer = _Trainer(model, inputs, cells, method, recipe, seed=seed, teacher=teacher, device=device)
     saved = None if checkpoint is None else Checkpoint(checkpoint, trainer.fingerprint())
     if saved is not None:
@@ -209,16 +208,13 @@ class _Trainer:
                 nn.SyncBatchNorm.convert_sync_batchnorm(self.model)
             self.outputs = nn.parallel.DistributedDataParallel(self.outputs)
         self.optimiser = self._new_optimiser()
+        n_classes, n_groups = cells.counts.shape
         self.batches = max(len(cells) // recipe.batch_size, 1)
         self.update_every = min(recipe.update_every or self.batches, self.batches)
         self.epochs = recipe.epochs * method.rounds
-        self.criterion = FairLoss(
-            method,
-            n_classes=cells.n_classes,
-            n_groups=cells.n_groups,
-            total_steps=max(recipe.epochs * self.batches // self.update_every, 1),
-            counts=cells.counts,
-        ).to(self.device)
+        updates = max(recipe.epochs * self.batches // self.update_every, 1)
+        self.criterion = FairLoss(method, n_classes=n_classes, n_groups=n_groups, total_steps=updates, counts=cells.counts)
+        self.criterion.to(self.device)
         self.criterion.controller.records = True
         self.initial = {key: value.clone() for key, value in self.model.state_dict().items()} if method.restart else {}
         self.losses: list[float] = []
@@ -235,11 +231,9 @@ class _Trainer:
         return len(self.losses) > 0 and not math.isfinite(self.losses[-1])
 
     def _new_optimiser(self) -> torch.optim.Optimizer:
-        decay = self.recipe.weight_decay
-        groups = getattr(self.model, "parameter_groups", None)
-        return torch.optim.AdamW(
-            self.model.parameters() if groups is None else groups(decay), lr=self.recipe.lr, weight_decay=decay
-        )
+        decay, groups = self.recipe.weight_decay, getattr(self.model, "parameter_groups", None)
+        parameters = self.model.parameters() if groups is None else groups(decay)
+        return torch.optim.AdamW(parameters, lr=self.recipe.lr, weight_decay=decay)
 
     def train_epoch(self, on_step: OnStep | None) -> None:
         """Train on the batches of the next epoch, and let the method respond."""
@@ -302,9 +296,8 @@ class _Trainer:
         if self.diverged or abs(last) > DIVERGED_LOSS * math.log(self.cells.n_classes):
             signed = float(self.criterion.weights.min()) < 0
             smaller = "radius, as negative weights can cause this, or lr" if signed else "lr"
-            warnings.warn(
-                f"The loss of epoch {self.epoch} is {last:.3g}; use a smaller {smaller}.", RuntimeWarning, stacklevel=4
-            )
+            told = f"The loss of epoch {self.epoch} is {last:.3g}; use a smaller {smaller}."
+            warnings.warn(told, RuntimeWarning, stacklevel=4)
 
     def fingerprint(self) -> str:
         """Return a hash of all that a checkpoint must agree with."""
@@ -321,10 +314,7 @@ class _Trainer:
             "criterion": self.criterion.state_dict(),
             "optimiser": {f"{i}/{key}": torch.as_tensor(v) for i, state in optimiser.items() for key, v in state.items()},
             "history": vars(self.criterion.controller.history),
-            "progress": {
-                "losses": torch.tensor(self.losses, dtype=torch.float64),
-                "seconds": torch.tensor(self.seconds, dtype=torch.float64),
-            },
+            "progress": {name: torch.tensor(getattr(self, name), dtype=torch.float64) for name in ("losses", "seconds")},
         }
 
     def restore(self, parts: Parts) -> None:

@@ -10,23 +10,14 @@ SAMPLING = ["equal", "uniform"]
 
 
 def draw_epoch(cells: Cells, batch_size: int, sampling: str, rng: torch.Generator) -> Tensor:
-    """Draw the batches of one epoch.
+    """Draw the rows of one epoch, ``(batches, rows per batch)``: ``N // batch_size`` batches, at least one.
 
     Parameters
     ----------
-    cells : Cells
-    batch_size : int
     sampling : {"equal", "uniform"}
         Equal: the same number from every non-empty cell in every batch, each cell gone through in random order again and
-        again (paper, Algorithm 1). Uniform: a shuffle. Soft groups are always drawn uniformly: where cells share samples,
-        other rates would shift their means.
-    rng : torch.Generator
-
-    Returns
-    -------
-    Tensor of int64, shape (batches, rows per batch)
-        ``N // batch_size`` batches, at least one. With equal sampling a batch has ``batch_size`` rows rounded down to a
-        multiple of the number of cells.
+        again (paper, Algorithm 1), so that a batch is rounded down to a multiple of the number of cells. Uniform: a shuffle.
+        Soft groups are always drawn uniformly: where cells share samples, other rates would shift their means.
     """
     if sampling not in SAMPLING:
         raise unknown_name("sampling", sampling, SAMPLING)
@@ -35,7 +26,7 @@ def draw_epoch(cells: Cells, batch_size: int, sampling: str, rng: torch.Generato
     if sampling == "uniform" or cells.soft:
         size = min(batch_size, n)
         return torch.randperm(n, generator=rng)[: batches * size].view(batches, size)
-    members = cells.codes.argsort(stable=True).split(cells.codes.unique(return_counts=True)[1].tolist())
+    members = cells.strata.values()
     share = batch_size // len(members)
     if share == 0:
         raise InputError(f"A batch of {batch_size} cannot hold a sample of each of {len(members)} cells; enlarge it.")
