@@ -91,7 +91,7 @@ def _balanced(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
             f"There are no test images of {CLASSES[k]} / {GROUPS[g]}, so the test part cannot be balanced; add some, or use "
             "protocol='validated'."
         )
-    return np.sort(np.concatenate([rows[of_cell[:smallest]] for of_cell in cells.strata.values()]))
+    return np.sort(rows[np.concatenate([of_cell[:smallest] for of_cell in cells.strata.values()])])
 
 
 def _read(folder: Path) -> pd.DataFrame:
