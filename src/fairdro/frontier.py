@@ -6,8 +6,6 @@ import numpy as np
 
 from fairdro.errors import InputError
 
-__all__ = ["best_accuracy", "best_dca", "convex_envelope", "fill_holes", "knee", "non_dominated"]
-
 
 def non_dominated(accuracy: Any, dca: Any) -> np.ndarray:
     """Return the indices of points that no other point beats in both ways, by falling accuracy.
@@ -39,9 +37,8 @@ def best_dca(accuracy: Any, dca: Any, *, min_accuracy: float) -> int:
     accuracy, dca = _points(accuracy, dca)
     eligible = np.flatnonzero(accuracy >= min_accuracy)
     if len(eligible) == 0:
-        raise InputError(
-            f"No point keeps an accuracy of {min_accuracy:.4f}; the best has {accuracy.max():.4f}. Lower the demand."
-        )
+        best = accuracy.max()
+        raise InputError(f"No point keeps an accuracy of {min_accuracy:.4f}; the best has {best:.4f}. Lower the demand.")
     return int(eligible[np.lexsort((-accuracy[eligible], dca[eligible]))[0]])
 
 
@@ -72,13 +69,7 @@ def fill_holes(strengths: Any, accuracy: Any, dca: Any, number: int) -> list[flo
     """Return ``number`` new strengths between those tried, where neighbouring points are far apart.
 
     Again and again the widest step from one strength to the next, in accuracy and DCA, is divided into one more part; parts
-    of a step are equal on a logarithmic scale.
-
-    Parameters
-    ----------
-    strengths, accuracy, dca : array-like of shape (P,)
-        What was tried, and what came of it. At least two strengths above 0.
-    number : int
+    of a step are equal on a logarithmic scale. At least two strengths above 0 must have been tried.
     """
     accuracy, dca = _points(accuracy, dca)
     strengths = np.asarray(strengths, dtype=np.float64)

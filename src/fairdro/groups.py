@@ -46,12 +46,15 @@ class Groups:
         return replace(self, values=self.values[rows])
 
 
+def _familiar(values: Any) -> Any:
+    """Turn a tensor into an array, and a table or column of polars or pyarrow into one of pandas."""
+    values = values.numpy(force=True) if isinstance(values, torch.Tensor) else values
+    return values.to_pandas() if hasattr(values, "to_pandas") else values
+
+
 def as_column(values: Any, what: str) -> pd.Index:
     """Take one column of labels from a list, array, tensor, Series or one-column table of pandas, polars or pyarrow."""
-    if isinstance(values, torch.Tensor):
-        values = values.numpy(force=True)
-    if hasattr(values, "to_pandas"):
-        values = values.to_pandas()
+    values = _familiar(values)
     if isinstance(values, str) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
         raise InputError(f"{what} must be a column of labels, got {values!r}.")
     if isinstance(values, pd.DataFrame | np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
@@ -81,9 +84,7 @@ def encode_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
         order = labels.argsort()
     except TypeError:  # labels of different types have no order of their own
         order = np.array(sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, repr(labels[i]))))
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[order] = np.arange(len(labels))
-    return rank[codes], np.asarray(labels[order])
+    return np.argsort(order)[codes], np.asarray(labels[order])
 
 
 def encode_groups(sensitive_features: Any) -> Groups:
@@ -174,10 +175,7 @@ def _merge_small(groups: Groups, counts: np.ndarray, floor: int) -> Groups:
 
 
 def _as_table(features: Any) -> pd.DataFrame:
-    if hasattr(features, "to_pandas"):  # polars, pyarrow
-        features = features.to_pandas()
-    if isinstance(features, torch.Tensor):
-        features = features.numpy(force=True)
+    features = _familiar(features)
     if isinstance(features, list | tuple) and len(features) > 0:
         features = [column.to_pandas() if hasattr(column, "to_pandas") else column for column in features]
         if all(isinstance(column, pd.Series | np.ndarray) and column.ndim == 1 for column in features):

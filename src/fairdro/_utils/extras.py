@@ -7,17 +7,7 @@ from fairdro.errors import MissingExtraError
 
 
 def require(package: str, *, extra: str, what: str) -> Any:
-    """Import a package, or say in a sentence which extra brings it.
-
-    Parameters
-    ----------
-    package : str
-        Name of the module.
-    extra : str
-        The extra of fairdro that installs it.
-    what : str
-        What needs it, the start of the sentence, in the plural.
-    """
+    """Import a package, or say in a sentence which extra of fairdro brings it, and what needs it (in the plural)."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -27,32 +27,26 @@ STALE_SECONDS = 3600
 def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
     """Write a file so that it is there whole or not at all, even if the process is killed or the power fails.
 
-    Parameters
-    ----------
-    path : Path
-    content : str, bytes or callable
-        What to write, or what writes it into an open file.
+    The content may be a function that writes it into an open file.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            sweep_drafts(path.parent, path.name)
-            with draft.open("wb") as file:
-                if callable(content):
-                    content(file)
-                else:
-                    file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep_drafts(path.parent, path.name)
+        with draft.open("wb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError, ValueError):
             draft.unlink(missing_ok=True)
+        if isinstance(error, InputError) or not isinstance(error, OSError | ValueError):
             raise
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:  # a path may hold a null byte
-        reason = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error  # a path may hold a null byte
         raise InputError(f"Cannot write {path}: {reason}. What was there before is still there.") from error
 
 
@@ -86,14 +80,7 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
     """Read a table in CSV or Parquet; types are inferred, strings that occur often are kept as a dictionary.
 
     The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing. Codes
-    with leading zeros are strings.
-
-    Parameters
-    ----------
-    strings : collection of str
-        Columns of a CSV that are strings, whatever they look like.
-    raw : bool
-        Take every field of a CSV as the string it is.
+    with leading zeros are strings, and so are the columns ``strings`` of a CSV or, with ``raw``, every field as it is.
     """
     check_table_name(path)
     try:
@@ -118,12 +105,13 @@ def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
         start = file.read(HEAD)
     if not start.strip():
         raise InputError(f"{path} is empty.")
+    not_text = InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
     try:
         head = start.decode("utf-8-sig", errors="strict" if len(start) < HEAD else "ignore")
-    except UnicodeDecodeError:
-        head = "\0"
+    except UnicodeDecodeError as error:
+        raise not_text from error
     if "\0" in head:
-        raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
+        raise not_text
     header, *lines = head.splitlines()
     delimiter = max(DELIMITERS, key=re.sub('"[^"]*"', "", header).count)
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
@@ -148,7 +136,7 @@ def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
     if codes := _codes(table, lines, delimiter):
         table = read({*strings, *codes})
     if any(pa.types.is_binary(field.type) for field in table.schema):
-        raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
+        raise not_text
     return table
 
 
@@ -183,5 +171,4 @@ def _suffix(path: Path) -> str:
 
 def _first_line(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    line = text.splitlines()[0][:200].rstrip(".")
-    return f"{line}."
+    return text.splitlines()[0][:200].rstrip(".") + "."

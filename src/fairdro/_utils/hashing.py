@@ -9,12 +9,7 @@ import torch
 
 
 def digest(*parts: Any) -> str:
-    """Return the SHA-256 of some parts in hexadecimal; their order, types and shapes count.
-
-    Parameters
-    ----------
-    *parts : bytes, ndarray, Tensor, or what JSON can hold
-    """
+    """Return the SHA-256 of bytes, arrays, tensors or what JSON can hold; their order, types and shapes count."""
     known = hashlib.sha256()
     for part in parts:
         kind, content = _content(part)

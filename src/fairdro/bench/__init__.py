@@ -8,15 +8,6 @@ from fairdro.bench.study import Study, read_study
 from fairdro.bench.summary import Summary
 
 __all__ = [
-    "Bank",
-    "BenchPlan",
-    "OnBankStep",
-    "Outcome",
-    "Store",
-    "Study",
-    "Summary",
-    "read_study",
-    "run_bank",
-    "run_bench",
+    "Bank", "BenchPlan", "OnBankStep", "Outcome", "Store", "Study", "Summary", "read_study", "run_bank", "run_bench",
     "write_outputs",
-]
+]  # fmt: skip

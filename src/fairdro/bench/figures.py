@@ -55,7 +55,8 @@ def frontier_chart(points: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatCh
     named = varying(points)
     points = _in_percent(points[~points["diverged"]], named)
     chosen = _in_percent(selected[selected["accuracy"].notna()], named)
-    colour = _colours(points)
+    series = sorted(dict.fromkeys(points["series"]), key=lambda name: not name.startswith("fairdro"))  # the first colour
+    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=COLOURS))
     panels = [
         _panel(str(title), part, chosen[chosen["bench"] == title], colour)
         for title, part in points.groupby("bench", sort=False)
@@ -75,12 +76,6 @@ def _in_percent(points: pd.DataFrame, named: list[str]) -> pd.DataFrame:
         accuracy=100 * points["accuracy"].astype(float),
         dca=100 * points["dca"].astype(float),
     )
-
-
-def _colours(points: pd.DataFrame) -> alt.Color:
-    """Give every curve a colour, FairDRO the first."""
-    series = sorted(dict.fromkeys(points["series"]), key=lambda name: not name.startswith("fairdro"))
-    return alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=COLOURS))
 
 
 def _panel(bench: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.Color) -> alt.LayerChart | alt.FacetChart:
@@ -193,11 +188,8 @@ def save_chart(chart: Chart, stem: Path) -> list[Path]:
     """Write the chart as PNG, as SVG and as an interactive page that works offline; return the paths."""
     spec = _spec(chart)
     drawn = vl_convert.vegalite_to_svg(spec)
-    contents: dict[str, str | bytes] = {
-        ".png": vl_convert.svg_to_png(drawn, scale=2),
-        ".svg": drawn,
-        ".html": interactive_page(spec, stem.name),
-    }
+    page, png = interactive_page(spec, stem.name), vl_convert.svg_to_png(drawn, scale=2)
+    contents: dict[str, str | bytes] = {".png": png, ".svg": drawn, ".html": page}
     for suffix, content in contents.items():
         write_whole(stem.with_suffix(suffix), content)
     return [stem.with_suffix(suffix) for suffix in contents]

@@ -18,6 +18,7 @@ from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, get_method
 from fairdro.training.engines import ENGINES, Engine, get_engine, solvers_of
 
+BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 
 
@@ -58,6 +59,11 @@ class Bank:
         rest = {key: value for key, value in spec.items() if key not in {"method", "hyperparameters"}}
         method = get_method(spec["method"])(**spec["hyperparameters"])
         return cls(**{**rest, "method": method, "seeds": tuple(spec["seeds"])})
+
+    @property
+    def bench(self) -> dict[str, Any]:
+        """What it shares with the banks that it is compared with."""
+        return {name: getattr(self, name) for name in BENCH}
 
     @property
     def id(self) -> str:
@@ -203,13 +209,6 @@ class BenchPlan:
         """Return the bank of a method over its grid, with the hyperparameters that suit the engine."""
         fixed = engine.hyperparameters(kind, {"objective": self.objective} if issubclass(kind, Baseline) else {})
         points = -(-self.points // 2) if self._is_adaptive(kind, engine) else self.points
-        return Bank(
-            dataset,
-            kind.sweep(points, **fixed),
-            self.model,
-            engine.solver,
-            seeds=tuple(range(self.seeds)) if engine.seeded else (0,),
-            protocol=self.protocol,
-            split=self.split,
-            objective=self.objective,
-        )
+        seeds = tuple(range(self.seeds)) if engine.seeded else (0,)
+        method, solver = kind.sweep(points, **fixed), engine.solver
+        return Bank(dataset, method, self.model, solver, seeds, self.protocol, self.split, self.objective)

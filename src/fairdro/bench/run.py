@@ -36,20 +36,13 @@ OnBankStep = Callable[[Bank, int, int], object]
 def run_bench(plan: BenchPlan, out: Path, *, workers: int = 1, on_step: OnBankStep | None = None) -> pd.DataFrame:
     """Train every bank of the plan that is not stored in ``out`` yet; ``results.csv`` there is current after each.
 
+    Returns a row per trained model in the folder, those of earlier runs included.
+
     Parameters
     ----------
-    plan : BenchPlan
-    out : Path
-        Folder for the results; made if missing.
     workers : int, optional
         Processes to train in, with one thread each; by default this one. More need the calling script to have its
         ``if __name__ == "__main__":``.
-    on_step : callable, optional
-
-    Returns
-    -------
-    DataFrame
-        A row per trained model in the folder, those of earlier runs included.
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}.")

@@ -6,14 +6,12 @@ killed at any moment leaves the files of all finished banks, and two processes o
 twice.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -22,36 +20,29 @@ from safetensors import SafetensorError
 
 from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
-from fairdro.bench.plan import Bank
+from fairdro.bench.plan import BENCH, Bank
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
 from fairdro.metrics import Confusion, cell_accuracy, metric_table, wilson_interval
 
 RESULTS = "results.csv"
-BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 MODEL = ["model", "solver"]  # what may differ between benches that are compared
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a bank.
+    """What came of a bank; where it was ``refused``, there is nothing but the reason.
 
     Attributes
     ----------
-    bank : Bank
-    refused : str or None
-        Why it could not be trained; then there is nothing else.
     seconds : float
         Wall time of the whole bank.
     diverged : ndarray of bool, shape (S, P)
     confusion : dict of str to ndarray of shape (S, P, Y, A, Y)
         Counts on the ``test`` and ``train`` parts, and on the ``validation`` part where there is one.
     weights, accuracy : ndarray of shape (T, S, P, Y, A)
-        Cell weights and training accuracy per cell over training, thinned.
-    progress : ndarray of shape (T,)
-        At which share of training.
-    class_names, group_names : list of str
+        Cell weights and training accuracy per cell at the shares ``progress`` (T,) of training.
     """
 
     bank: Bank
@@ -72,7 +63,7 @@ class Outcome:
         rows = pd.DataFrame(
             [
                 {
-                    **{name: getattr(bank, name) for name in BENCH},
+                    **bank.bench,
                     "method": method.name,
                     "hyperparameters": json.dumps(method.hyperparameters(point)),
                     "seed": seed,
@@ -108,18 +99,13 @@ class Outcome:
         """Return the file's content."""
         tensors = {f"confusion/{part}": np.ascontiguousarray(counts) for part, counts in self.confusion.items()}
         tensors |= {"diverged": self.diverged, "weights": self.weights, "accuracy": self.accuracy, "progress": self.progress}
-        about = {
-            "bank": json.dumps(self.bank.spec()),
-            "refused": json.dumps(self.refused),
-            "seconds": json.dumps(self.seconds),
-            "class_names": json.dumps(self.class_names),
-            "group_names": json.dumps(self.group_names),
-        }
+        told = {name: getattr(self, name) for name in ("refused", "seconds", "class_names", "group_names")}
+        about = {key: json.dumps(value) for key, value in {"bank": self.bank.spec(), **told}.items()}
         about["checksum"] = _checksum(tensors, about)
         return safetensors.numpy.save(tensors, about)
 
     @classmethod
-    def read(cls, path: Path) -> Outcome:
+    def read(cls, path: Path) -> Self:
         """Read a file, or say in a sentence that it is damaged."""
         try:
             with safetensors.safe_open(path, "numpy") as file:
@@ -139,13 +125,7 @@ class Outcome:
 
 
 class Store:
-    """The banks stored in a folder.
-
-    Parameters
-    ----------
-    out : Path
-        Output folder of a bench; the banks are in its subfolder ``store``.
-    """
+    """The banks stored in the subfolder ``store`` of the output folder of a bench."""
 
     def __init__(self, out: Path) -> None:
         self.out, self.folder = out, out / "store"
@@ -198,7 +178,7 @@ class Store:
     def refused(self) -> pd.DataFrame:
         """Return which method could not be trained in which bench, and why: a row per bank."""
         rows = [
-            {name: getattr(o.bank, name) for name in BENCH} | {"method": o.bank.method.name, "reason": o.refused}
+            {**o.bank.bench, "method": o.bank.method.name, "reason": o.refused}
             for o in self.outcomes()
             if o.refused is not None
         ]
@@ -211,7 +191,7 @@ class Store:
 def _place(outcome: Outcome) -> tuple[object, ...]:
     bank = outcome.bank
     rank = list(METHODS).index(bank.method.name)
-    return *(getattr(bank, name) for name in BENCH), rank, json.dumps(bank.spec())
+    return *bank.bench.values(), rank, json.dumps(bank.spec())
 
 
 def _checksum(tensors: dict[str, np.ndarray], about: dict[str, str]) -> str:

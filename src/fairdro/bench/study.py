@@ -13,8 +13,6 @@ points = 12
 A bench has the options of :class:`~fairdro.bench.BenchPlan`.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import dataclass, fields
@@ -44,6 +42,23 @@ class Study:
     out: Path = Path("results")
     workers: int | None = None
     rule: Rule = PAPER_RULE
+
+
+class _Lines:
+    """Finds the line of an option, so that a message can name it."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path, self.lines = path, text.splitlines()
+        self.headers = [i for i, line in enumerate(self.lines) if re.match(r"\s*\[\[\s*bench\s*\]\]", line)]
+
+    def error(self, key: str | None, number: int | None, sentence: str) -> InputError:
+        """Return the error for an option of the study, or of one of its benches."""
+        start = 0 if number is None or number >= len(self.headers) else self.headers[number]
+        found = start
+        if key is not None:
+            pattern = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*=""")
+            found = next((i for i in range(start, len(self.lines)) if pattern.match(self.lines[i])), start)
+        return InputError(f"{self.path}, line {found + 1}: {sentence}")
 
 
 def read_study(path: Path) -> Study:
@@ -77,14 +92,10 @@ def read_study(path: Path) -> Study:
 def _plan(bench: dict[str, Any], lines: _Lines, number: int) -> BenchPlan:
     _check(bench, PLAN_KINDS, lines, number)
     try:
-        return _checked(bench)
+        plan = BenchPlan(**bench)
+        plan.check()
     except InputError as error:
         raise lines.error(_culprit(bench, str(error)), number, str(error)) from error
-
-
-def _checked(bench: dict[str, Any]) -> BenchPlan:
-    plan = BenchPlan(**bench)
-    plan.check()
     return plan
 
 
@@ -92,7 +103,7 @@ def _culprit(bench: dict[str, Any], message: str) -> str | None:
     """Return the first option without which the bench would not be wrong in this way."""
     for key in bench:
         try:
-            _checked({k: value for k, value in bench.items() if k != key})
+            BenchPlan(**{k: value for k, value in bench.items() if k != key}).check()
         except InputError as error:
             if str(error) == message:
                 continue
@@ -108,20 +119,3 @@ def _check(section: dict[str, Any], kinds: dict[str, str], lines: _Lines, number
         right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if not right or (kind is list and not all(isinstance(item, str) for item in value)):
             raise lines.error(key, number, f"{key} must be {wanted}, got {value!r}.")
-
-
-class _Lines:
-    """Finds the line of an option, so that a message can name it."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.path, self.lines = path, text.splitlines()
-        self.headers = [i for i, line in enumerate(self.lines) if re.match(r"\s*\[\[\s*bench\s*\]\]", line)]
-
-    def error(self, key: str | None, number: int | None, sentence: str) -> InputError:
-        """Return the error for an option of the study, or of one of its benches."""
-        start = 0 if number is None or number >= len(self.headers) else self.headers[number]
-        found = start
-        if key is not None:
-            pattern = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*=""")
-            found = next((i for i in range(start, len(self.lines)) if pattern.match(self.lines[i])), start)
-        return InputError(f"{self.path}, line {found + 1}: {sentence}")

@@ -12,15 +12,7 @@ from fairdro.selection import Rule
 
 @dataclass(frozen=True)
 class Summary:
-    """What a store holds, and the points that a selection rule chooses from it.
-
-    Attributes
-    ----------
-    store : Store
-        Where the banks are; what is not trained yet is not in the summary.
-    rule : Rule, optional
-        By default the paper's.
-    """
+    """What a store holds so far, and the points that a selection rule, by default the paper's, chooses from it."""
 
     store: Store
     rule: Rule = PAPER_RULE

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import markdown_table
-from fairdro.bench.store import BENCH, Outcome
+from fairdro.bench.plan import BENCH
+from fairdro.bench.store import Outcome
 from fairdro.errors import InputError
 from fairdro.methods import get_method
 from fairdro.metrics import REPORTED
@@ -91,12 +92,12 @@ def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFr
 def find_point(outcomes: list[Outcome], chosen: pd.Series) -> tuple[Outcome, int]:
     """Return the outcome and the point of its bank that a selected row is about."""
     wanted = json.loads(chosen["hyperparameters"])
-    where = (chosen["method"], *chosen[BENCH])
+    where = [chosen["method"], *chosen[BENCH]]
     for outcome in outcomes:
-        bank = outcome.bank
-        if (bank.method.name, *(getattr(bank, name) for name in BENCH)) == where:
-            for point in range(bank.method.points):
-                if bank.method.hyperparameters(point) == wanted:
+        method = outcome.bank.method
+        if [method.name, *outcome.bank.bench.values()] == where:
+            for point in range(method.points):
+                if method.hyperparameters(point) == wanted:
                     return outcome, point
     raise LookupError(f"no stored bank holds {where} with {wanted}")
 
@@ -139,12 +140,7 @@ def bench_title(row: pd.Series, named: Sequence[str]) -> str:
 def comparison(selected: pd.DataFrame, refused: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the table for people, as text: percent, mean ± standard deviation over seeds, the paper's figures beside ours.
 
-    Parameters
-    ----------
-    selected : DataFrame
-        From :func:`select`; with those of :func:`with_intervals`, a single seed shows its 95 % interval.
-    refused : DataFrame, optional
-        Methods that could not be trained, from :meth:`Store.refused`; such a row says N/A and the reason.
+    With the columns of :func:`with_intervals`, a single seed shows its 95 % interval. What was refused says N/A and why.
     """
     named = ["dataset", *(c for c in BENCH[1:] if c == "solver" or c in varying(selected))]
     rows: list[dict[str, str]] = []
@@ -211,15 +207,13 @@ def to_markdown(table: pd.DataFrame) -> str:
 def to_latex(table: pd.DataFrame) -> str:
     """Write a table of text as a LaTeX tabular, the best of every bench in bold."""
     best = best_of(table)
-    lines = [r"\begin{tabular}{" + "l" * len(table.columns) + "}", r"\hline", _latex_row(table.columns), r"\hline"]
-    for index, row in table.iterrows():
-        cells = [rf"\textbf{{{_latex(row[c])}}}" if index in best.get(c, ()) else _latex(row[c]) for c in table.columns]
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
-
-
-def _latex_row(cells: Any) -> str:
-    return " & ".join(_latex(str(cell)) for cell in cells) + r" \\"
+    rows = [
+        [rf"\textbf{{{_latex(row[c])}}}" if index in best.get(c, ()) else _latex(row[c]) for c in table.columns]
+        for index, row in table.iterrows()
+    ]
+    header, *lines = [" & ".join(cells) + r" \\" for cells in [map(_latex, table.columns), *rows]]
+    begin = r"\begin{tabular}{" + "l" * len(table.columns) + "}"
+    return "\n".join([begin, r"\hline", header, r"\hline", *lines, r"\hline", r"\end{tabular}", ""])
 
 
 def _latex(text: str) -> str:

@@ -20,19 +20,9 @@ from fairdro.data.utkface import check_utkface, load_utkface
 from fairdro.errors import InputError, unknown_name
 
 __all__ = [
-    "DATASETS",
-    "PROTOCOLS",
-    "Dataset",
-    "Entry",
-    "Examples",
-    "Kind",
-    "Part",
-    "Split",
-    "check_data",
-    "is_features",
-    "load_dataset",
-    "names",
-]
+    "DATASETS", "PROTOCOLS", "Dataset", "Entry", "Examples", "Kind", "Part", "Split", "check_data", "is_features",
+    "load_dataset", "names",
+]  # fmt: skip
 
 Kind = Literal["table", "images", "texts"]
 
@@ -45,10 +35,9 @@ class Entry:
     ----------
     kind : {"table", "images", "texts"}
         Tables ship with the package. Images and texts are read from ``data``, a folder or file; texts need an ``encoder``.
-    load : callable
-        Its parameters are the options of :func:`load_dataset`, the first line of its docstring is the summary.
-    check : callable, optional
-        Compares files with those that were published, in sentences.
+    load, check : callable
+        The parameters of ``load`` are the options of :func:`load_dataset`, the first line of its docstring is the summary.
+        ``check``, where there is one, compares files with those that were published, in sentences.
     """
 
     kind: Kind
@@ -92,7 +81,7 @@ def load_dataset(name: str, *, data: str | Path, **options: Any) -> Examples: ..
 
 
 def load_dataset(name: str, **options: Any) -> Dataset | Examples:
-    """Load a dataset by name; nothing is downloaded.
+    """Load a dataset by name, a table (Dataset) or images or texts (Examples); nothing is downloaded.
 
     Parameters
     ----------
@@ -105,11 +94,6 @@ def load_dataset(name: str, **options: Any) -> Dataset | Examples:
         Of images and texts: the folder or file that holds them. ``images`` and ``texts`` are your own.
     **options
         Others that the dataset has, e.g. ``size``, ``protocol``, ``encoder``, ``soft``; see its loader.
-
-    Returns
-    -------
-    Dataset or Examples
-        A table, or images or texts.
 
     Examples
     --------

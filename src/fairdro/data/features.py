@@ -44,16 +44,9 @@ def load_features(path: str | Path) -> Dataset:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
         features = tensors["features"]
         X = pd.DataFrame(features, columns=[f"feature {j}" for j in range(features.shape[1])])
-        return Dataset(
-            name=about["name"],
-            X=X,
-            y=tensors["y"],
-            groups=Groups(tensors["groups"], about["group_names"]),
-            sensitive=pd.DataFrame(index=X.index),
-            class_names=about["class_names"],
-            card=about["card"],
-            parts={key.removeprefix("part/"): rows for key, rows in tensors.items() if key.startswith("part/")},
-        )
+        groups, sensitive = Groups(tensors["groups"], about["group_names"]), pd.DataFrame(index=X.index)
+        parts = {key.removeprefix("part/"): rows for key, rows in tensors.items() if key.startswith("part/")}
+        return Dataset(about["name"], X, tensors["y"], groups, sensitive, about["class_names"], about["card"], parts)
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path}, seen from {Path.cwd()}; run this where the bench was run.") from error
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:

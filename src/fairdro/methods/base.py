@@ -288,15 +288,9 @@ class Method:
         return state["weights"]
 
     def update(self, state: State, cells: CellMeans, progress: float) -> State:
-        """Return the state after one more epoch or step.
+        """Return the state after one more epoch or step, given statistics of the current models over the training set.
 
-        Parameters
-        ----------
-        state : State
-        cells : CellMeans
-            Statistics of the current models over the training set.
-        progress : float
-            ``t / T``: the number of this update, from 0, over their number.
+        ``progress`` is ``t / T``: the number of this update, from 0, over their number.
         """
         return state
 

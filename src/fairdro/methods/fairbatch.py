@@ -36,14 +36,10 @@ class FairBatch(Baseline):
 
     name: ClassVar[str] = "fairbatch"
     search: ClassVar[dict[str, LogRange]] = {"alpha": LogRange(1e-3, 1e2)}
+    needs_loss: ClassVar[bool] = True
 
     alpha: Scalars = 0.01
     variant: Variant = "paper"
-
-    @property
-    def needs_loss(self) -> bool:
-        """Rates respond to the losses."""
-        return True
 
     def begin(self, task: Task) -> State:
         """Start from equal rates, or from those of the data."""

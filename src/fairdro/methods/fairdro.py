@@ -79,11 +79,8 @@ class FairDRO(Method):
         losses = cells.error if self.signal == "error" else cells.loss
         if losses is None:
             raise InputError("signal='loss' needs the mean loss of every cell.")
-        response = self._uncertainty_set
-        if self.classwise:
-            best = response.best_response(losses)
-        else:
-            best = response.best_response(losses.flatten(-2)).view_as(losses)
+        joint = losses if self.classwise else losses.flatten(-2)
+        best = self._uncertainty_set.best_response(joint).view_as(losses)
         return {"q": state["q"].lerp(best.to(state["q"].dtype), 1 - progress if self.smoothing == "linear" else 1.0)}
 
     @cached_property

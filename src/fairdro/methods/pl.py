@@ -38,10 +38,8 @@ class PL(Baseline):
     def begin(self, task: Task) -> State:
         """Start from a matrix of equal entries."""
         size = 2 * task.n_classes * (task.n_groups - 1) + 1
-        return {
-            "M": task.per_model(torch.full((size, size), 1 / size)),
-            "plain": task.per_model(self.plain_weights(task)),
-        }
+        M = torch.full((size, size), 1 / size)
+        return {"M": task.per_model(M), "plain": task.per_model(self.plain_weights(task))}
 
     def weights(self, state: State) -> Tensor:
         """Return the plain weights times the multiplier of the objective."""

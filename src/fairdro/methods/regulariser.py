@@ -12,13 +12,7 @@ NEAREST = 1e-12
 
 @dataclass(frozen=True)
 class Regulariser(Scratch):
-    """Plain training plus ``lam`` times a regulariser of the mini-batch.
-
-    Parameters
-    ----------
-    lam : float or sequence of float, default 1
-    objective : {"balanced", "standard"}, default "balanced"
-    """
+    """Plain training plus ``lam`` times a regulariser of the mini-batch."""
 
     lam: Scalars = 1.0
 

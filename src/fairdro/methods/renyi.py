@@ -32,11 +32,7 @@ class Renyi(Regulariser):
     name: ClassVar[str] = "renyi"
     search: ClassVar[dict[str, LogRange]] = {"lam": LogRange(1e-2, 1e3)}
     max_groups: ClassVar[int | None] = 2
-
-    @property
-    def needs_probabilities(self) -> bool:
-        """W is made of the mean probabilities of the cells."""
-        return True
+    needs_probabilities: ClassVar[bool] = True
 
     def begin(self, task: Task) -> State:
         """Start from W = 0."""

@@ -16,12 +16,7 @@ from fairdro._utils.seeding import generator
 class ModelBank(nn.Module):
     """A bank of S x P models; :meth:`forward` gives logits ``(S, P, N, Y)`` for inputs ``(N, D)`` or ``(S, N, D)``.
 
-    Parameters
-    ----------
-    n_features, n_classes : int
-    seeds : sequence of int
-        One initialisation per seed, shared by the P points.
-    points : int
+    There is one initialisation per seed, shared by the P points.
     """
 
     hidden: ClassVar[bool] = False
@@ -84,8 +79,7 @@ class MLPBank(ModelBank):
 
     def __init__(self, n_features: int, n_classes: int, *, seeds: Sequence[int] = (0,), points: int = 1) -> None:
         super().__init__(n_features, n_classes, seeds=seeds, points=points)
-        sizes = [n_features, self.width, self.width, n_classes]
-        shapes = list(itertools.pairwise(sizes))
+        shapes = list(itertools.pairwise([n_features, self.width, self.width, n_classes]))
         self.weights = nn.ParameterList(self._initial((i, o), i, f"weight{n}") for n, (i, o) in enumerate(shapes))
         self.biases = nn.ParameterList(self._initial((o,), i, f"bias{n}") for n, (i, o) in enumerate(shapes))
 

@@ -1,11 +1,9 @@
 """Pretrained encoders of Hugging Face, of texts or images, with a linear head."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError
@@ -27,11 +25,6 @@ class PretrainedClassifier(nn.Module):
     encoder : nn.Module
         A model of Hugging Face that gives ``last_hidden_state``. A pooler that has parameters is left out.
     n_classes : int
-
-    Attributes
-    ----------
-    n_features : int
-        Size of the last hidden layer.
     """
 
     def __init__(self, encoder: Any, n_classes: int) -> None:
@@ -47,18 +40,12 @@ class PretrainedClassifier(nn.Module):
         nn.init.zeros_(self.classifier.bias)
 
     @classmethod
-    def from_pretrained(cls, encoder: str | Path, n_classes: int) -> PretrainedClassifier:
+    def from_pretrained(cls, encoder: str | Path, n_classes: int) -> Self:
         """Load the encoder from a folder, or by name from the local cache; nothing is downloaded. The head is new."""
         return cls(load_offline("AutoModel", encoder, use_safetensors=True, dtype=torch.float32), n_classes)
 
     def features(self, x: Tensor | dict[str, Tensor]) -> Tensor:
-        """Return the last hidden layer ``(N, F)``.
-
-        Parameters
-        ----------
-        x : dict of str to Tensor, or Tensor of shape (N, 3, H, W)
-            ``input_ids`` and ``attention_mask`` of texts, or images.
-        """
+        """Return the last hidden layer ``(N, F)`` of texts, as ``input_ids`` and ``attention_mask``, or of images."""
         out = self.encoder(**x) if isinstance(x, dict) else self._see(x)
         pooled = getattr(out, "pooler_output", None)
         return out.last_hidden_state[:, 0] if pooled is None else pooled.flatten(1)
@@ -95,22 +82,11 @@ def _width(config: Any) -> int:
 
 
 def load_offline(kind: str, encoder: str | Path, **options: Any) -> Any:
-    """Load a model or tokenizer of Hugging Face from a folder or the local cache; nothing is downloaded or executed.
-
-    Parameters
-    ----------
-    kind : {"AutoConfig", "AutoModel", "AutoTokenizer"}
-    encoder : str or Path
-        Name or folder.
-    **options
-        For ``from_pretrained``.
-    """
-    transformers = _transformers()
+    """Load an AutoConfig, AutoModel or AutoTokenizer by name or folder; nothing is downloaded or executed."""
+    transformers, offline = _transformers(), {"local_files_only": True, "trust_remote_code": False}
     try:
         with _without_bars(transformers):
-            return getattr(transformers, kind).from_pretrained(
-                str(encoder), local_files_only=True, trust_remote_code=False, **options
-            )
+            return getattr(transformers, kind).from_pretrained(str(encoder), **offline, **options)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         files = "config.json, model.safetensors and, for texts, tokenizer.json"
         if Path(encoder).is_dir():

@@ -23,12 +23,7 @@ class _Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 with a linear head; its last hidden layer has 512 features.
-
-    Parameters
-    ----------
-    n_classes : int
-    """
+    """ResNet-18 with a linear head; its last hidden layer has 512 features."""
 
     n_features = 512
 

@@ -24,8 +24,6 @@ def last_layer(
     ----------
     job : Job
         A pretrained encoder is taken as it is unless ``epochs`` is given; ResNet-18 is trained plainly first.
-    out : Path
-        Folder for the file.
     network : nn.Module, optional
         One that is trained already, with a method ``features(x)``, to take instead.
     epochs : int, optional

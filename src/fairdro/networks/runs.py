@@ -46,16 +46,10 @@ class Job:
 
     Attributes
     ----------
-    dataset : str
-        A name of the registry; ``images`` and ``texts`` are the user's own.
-    data : Path
-        Folder, or file, with its data.
+    dataset, data, size, soft
+        As :func:`~fairdro.data.load_dataset` takes them.
     model : str
         ``resnet18``, which starts from nothing, for images; or the name or folder of an encoder of Hugging Face.
-    size : int
-        Side of the images in pixels; the paper's is 224.
-    soft : bool
-        Whether texts belong to groups in shares.
     protocol : {"validated", "paper"}
         ``validated``: there is a validation part, if need be a fifth of the training part, which does not train. ``paper``:
         as the paper has it. For UTKFace and CelebA see their loaders, too.
@@ -99,11 +93,8 @@ class Job:
 
     def recipe(self, **changes: Any) -> Recipe:
         """Return the paper's settings, with changes; those that are None are left out."""
-        paper = (
-            Recipe()
-            if self.entry.kind == "images"
-            else Recipe(epochs=3, batch_size=24, lr=2e-5, schedule="linear", warm_up=0.1, clip=1.0, update_every=100)
-        )
+        texts = Recipe(epochs=3, batch_size=24, lr=2e-5, schedule="linear", warm_up=0.1, clip=1.0, update_every=100)
+        paper = texts if self.entry.kind == "texts" else Recipe()
         return replace(paper, **{key: value for key, value in changes.items() if value is not None})
 
 
@@ -139,8 +130,7 @@ def train_end_to_end(
 ) -> dict[str, Any]:
     """Train a network by a method, write its weights and what came of it into a folder; return the latter.
 
-    That holds the settings, whether training diverged, the metrics and confusion tensors of the parts that did not train,
-    and the method's last weights. Training resumes where it was stopped.
+    Training resumes where it was stopped.
 
     Parameters
     ----------
@@ -173,8 +163,9 @@ def train_end_to_end(
     trained = train(method, "network", teacher)
     with stage("testing") as on_step:
         judged = {part: judge(trained.model, examples, part, on_step) for part in examples.parts if part != "train"}
+    model = str(Path(job.model).resolve()) if Path(job.model).is_dir() else job.model  # a folder, seen from anywhere
     result = {
-        "job": {key: value for key, value in asdict(job).items() if key != "data"} | {"model": _place(job.model)},
+        "job": {key: value for key, value in asdict(job).items() if key != "data"} | {"model": model},
         "method": method.name,
         "hyperparameters": {f.name: getattr(method, f.name) for f in fields(method)},
         "recipe": asdict(recipe),
@@ -187,18 +178,10 @@ def train_end_to_end(
         "confusion": {part: c.counts.tolist() for part, c in judged.items()},
     }
     if rank() == 0:
-        write_whole(out / WEIGHTS, _weights(trained.model))
+        weights = {key: value.cpu().contiguous() for key, value in trained.model.state_dict().items()}
+        write_whole(out / WEIGHTS, safetensors.torch.save(weights))
         write_whole(out / RESULT, json.dumps(result, indent=1) + "\n")
     return result
-
-
-def _place(model: str) -> str:
-    """Return the folder of an encoder from anywhere, or its name."""
-    return str(Path(model).resolve()) if Path(model).is_dir() else model
-
-
-def _weights(network: nn.Module) -> bytes:
-    return safetensors.torch.save({key: value.cpu().contiguous() for key, value in network.state_dict().items()})
 
 
 def load_run(folder: Path, data: Path) -> tuple[Job, nn.Module]:

@@ -16,14 +16,7 @@ Parts = dict[str, dict[str, Tensor]]
 
 
 class Checkpoint:
-    """A safetensors file of one training.
-
-    Parameters
-    ----------
-    path : Path
-    training : str
-        Hash of the method, recipe, seed, data and teacher; a file with another one is refused.
-    """
+    """A safetensors file of one training, known by a hash of the method, recipe, seed, data and teacher."""
 
     def __init__(self, path: Path, training: str) -> None:
         self.path, self.training = path, training
@@ -46,10 +39,8 @@ class Checkpoint:
                 about = file.metadata()
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
             if about["training"] != self.training:
-                raise InputError(
-                    f"The checkpoint {self.path} is of another training (method, recipe, seed, data or teacher); name "
-                    "another."
-                )
+                differs = "method, recipe, seed, data or teacher"
+                raise InputError(f"The checkpoint {self.path} is of another training ({differs}); name another.")
             parts: Parts = {}
             for key, value in tensors.items():
                 part, _, name = key.partition("/")

@@ -21,7 +21,7 @@ class History:
     Attributes
     ----------
     weights : Tensor of shape (T, S, P, Y, A)
-        The cell weights that were trained with before the update; for FairDRO, q.
+        The cell weights before the update; for FairDRO, q.
     accuracy : Tensor of shape (T, S, P, Y, A)
         Accuracy per cell that the method responded to; NaN for an empty cell.
     """
@@ -79,6 +79,8 @@ class Controller(nn.Module):
 
     @state.setter
     def state(self, state: State) -> None:
+        if set(state) != set(self._keys):
+            raise ValueError(f"{self.method.name} must keep the keys of its state: {', '.join(self._keys)}.")
         for key, value in state.items():
             setattr(self, STATE + key, value.to(self.counts.device))
 
@@ -90,6 +92,9 @@ class Controller(nn.Module):
     @property
     def history(self) -> History:
         """The weights and accuracies of all updates so far."""
+        if not self.seen:
+            empty = self.weights.new_empty(0, *self.weights.shape)
+            return History(empty, empty)
         weights, accuracy = zip(*self.seen, strict=True)
         return History(torch.stack(weights), torch.stack(accuracy))
 
@@ -130,13 +135,19 @@ class Controller(nn.Module):
         self.updates = self.updates + 1
         if moved is state:
             return False
-        self.state = moved if damping == 1 else _between(state, moved, damping)
+        if damping != 1:
+            moved = {k: state[k].lerp(new, damping) if new.is_floating_point() else new for k, new in moved.items()}
+        self.state = moved
         return True
 
     def next_round(self, means: CellMeans) -> None:
         """Let the method prepare its next full training."""
         self.state = self.method.next_round(self._state_on_cpu, means)
-        self.updates = torch.zeros_like(self.updates)
+        self.restart(self.steps_per_round)
+
+    def restart(self, steps: int) -> None:
+        """Begin a round of so many updates, from the state as it is."""
+        self.steps_per_round, self.updates = steps, torch.zeros_like(self.updates)
 
     @torch.no_grad()
     def observe(self, batch: Batch) -> None:
@@ -147,8 +158,3 @@ class Controller(nn.Module):
     def _state_on_cpu(self) -> State:
         """The state where cell statistics are: methods compute on them there, wherever the model is."""
         return {key: value.cpu() for key, value in self.state.items()}
-
-
-def _between(old: State, new: State, share: float) -> State:
-    """Return a state on the way from one to another."""
-    return {key: old[key].lerp(value, share) if value.is_floating_point() else value for key, value in new.items()}

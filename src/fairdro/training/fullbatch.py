@@ -52,7 +52,7 @@ def train_fullbatch(
     sharded: bool = False,
     on_step: OnStep | None = None,
 ) -> TrainedBank:
-    r"""Train P linear models, one per point of the method, from zero by Adam with a cosine schedule.
+    """Train P linear models, one per point of the method (and S = 1), from zero by Adam with a cosine schedule.
 
     There is no randomness, and a model does not depend on which others are trained beside it.
 
@@ -76,11 +76,6 @@ def train_fullbatch(
         the same models; with ``double`` they are those of one process with all rows up to 1e-9.
     on_step : callable, optional
         Called after every step with the number of finished steps and of all.
-
-    Returns
-    -------
-    TrainedBank
-        With S = 1.
 
     Warns
     -----

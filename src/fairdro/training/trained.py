@@ -82,11 +82,10 @@ class TrainedBank(Trained):
 
     def warn_if_unsettled(self) -> None:
         """Say in a sentence that some models were still moving at the end."""
-        total = self.diverged.numel()
         if (number := int((self.drift > UNSETTLED).sum())) > 0:
             warnings.warn(
                 f"The accuracy of a cell still moved by more than {100 * UNSETTLED:.0f} points at the end of training for "
-                f"{number} of {total} models. Train longer, or use smaller radii.",
+                f"{number} of {self.diverged.numel()} models. Train longer, or use smaller radii.",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -155,14 +154,14 @@ def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32
     features = as_features(X, dtype)
     if len(features) != len(cells):
         raise InputError(f"X has {len(features)} rows but y has {len(cells)}.")
-    empty = (cells.counts if counts is None else counts) == 0
-    check_two_classes(cells.counts if counts is None else counts)
+    counts = cells.counts if counts is None else counts
+    check_two_classes(counts)
     if cells.n_groups == 1:
         warnings.warn("There is one group only, so there is nothing to be fair between.", RuntimeWarning, stacklevel=3)
-    if bool(empty.any()):
-        named = ", ".join(f"(class {y}, group {a})" for y, a in empty.nonzero()[:5].tolist())
+    if len(empty := (counts == 0).nonzero()) > 0:
+        named = ", ".join(f"(class {y}, group {a})" for y, a in empty[:5].tolist())
         warnings.warn(
-            f"{int(empty.sum())} cells have no training rows and get no weight: {named}; their accuracy is left to chance.",
+            f"{len(empty)} cells have no training rows and get no weight: {named}; their accuracy is left to chance.",
             RuntimeWarning,
             stacklevel=3,
         )
