@@ -180,7 +180,7 @@ def test_a_cell_not_seen_keeps_its_last_error_and_never_gets_lost():
     assert torch.isfinite(criterion.q).all()
     criterion(logits[:1], torch.tensor([1]), torch.tensor([2]))
     criterion.step()
-    assert criterion.mean_error.tolist()[1] == [1.0, 1.0, 1.0]
+    assert criterion.means[..., 0].tolist()[1] == [1.0, 1.0, 1.0]
     empty = FairDROLoss(2, 2, rho=1.0, total_steps=4, counts=torch.tensor([[5, 5], [5, 0]]))
     empty(logits[:3], torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0]))
     empty.step()

@@ -20,19 +20,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "FairClassifier",
-    "FairDROBoostingClassifier",
-    "FairDROClassifier",
-    "FairDROClassifierCV",
-    "FairDROLoss",
-    "FairLoss",
-    "TableEncoder",
-    "__version__",
-    "load",
-    "load_dataset",
-    "model_card",
-    "save",
-]
+    "FairClassifier", "FairDROBoostingClassifier", "FairDROClassifier", "FairDROClassifierCV", "FairDROLoss", "FairLoss",
+    "TableEncoder", "__version__", "load", "load_dataset", "model_card", "save",
+]  # fmt: skip
 
 HOMES = {"FairDROLoss": "networks.loss", "FairLoss": "networks.loss", "load_dataset": "data"}
 

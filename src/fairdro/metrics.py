@@ -60,43 +60,14 @@ def _gap(values: np.ndarray, axis: int) -> np.ndarray:
     return np.fmax.reduce(values, axis=axis) - np.fmin.reduce(values, axis=axis)
 
 
-def _balanced_accuracy(counts: np.ndarray) -> np.ndarray:
-    return _mean(cell_accuracy(counts), (-2, -1))
-
-
-def _dca(counts: np.ndarray) -> np.ndarray:
-    return _mean(_gap(cell_accuracy(counts), -1), (-1,))
-
-
-def _deo(counts: np.ndarray) -> np.ndarray:
-    return _mean(_gap(_rates(counts), -2), (-2, -1))
-
-
-def _worst_accuracy(counts: np.ndarray) -> np.ndarray:
-    return np.fmin.reduce(np.fmin.reduce(cell_accuracy(counts), axis=-1), axis=-1)
-
-
-def _standard_accuracy(counts: np.ndarray) -> np.ndarray:
-    return np.trace(counts, axis1=-3, axis2=-1).sum(-1) / counts.sum((-3, -2, -1))
-
-
-def _equalized_odds_difference(counts: np.ndarray) -> np.ndarray:
-    gaps = _gap(_rates(counts), -2)
-    return np.fmax.reduce(np.fmax.reduce(gaps, axis=-1), axis=-1)
-
-
-def _demographic_parity_difference(counts: np.ndarray) -> np.ndarray:
-    return np.fmax.reduce(_gap(_rates(counts.sum(-3)), -2), axis=-1)
-
-
 METRICS: dict[str, Metric] = {
-    "accuracy": _balanced_accuracy,
-    "dca": _dca,
-    "deo": _deo,
-    "worst_accuracy": _worst_accuracy,
-    "standard_accuracy": _standard_accuracy,
-    "equalized_odds_difference": _equalized_odds_difference,
-    "demographic_parity_difference": _demographic_parity_difference,
+    "accuracy": lambda counts: _mean(cell_accuracy(counts), (-2, -1)),
+    "dca": lambda counts: _mean(_gap(cell_accuracy(counts), -1), (-1,)),
+    "deo": lambda counts: _mean(_gap(_rates(counts), -2), (-2, -1)),
+    "worst_accuracy": lambda counts: np.fmin.reduce(cell_accuracy(counts), axis=(-2, -1)),
+    "standard_accuracy": lambda counts: np.trace(counts, axis1=-3, axis2=-1).sum(-1) / counts.sum((-3, -2, -1)),
+    "equalized_odds_difference": lambda counts: np.fmax.reduce(_gap(_rates(counts), -2), axis=(-2, -1)),
+    "demographic_parity_difference": lambda counts: np.fmax.reduce(_gap(_rates(counts.sum(-3)), -2), axis=-1),
 }
 
 REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
@@ -173,13 +144,8 @@ class Confusion:
         bounds[:, known] = np.quantile(draws[:, known], _tails(level), axis=0)
         index = pd.MultiIndex.from_product([self.class_names, self.group_names], names=["class", "group"])
         sizes = self.counts.sum(-1).reshape(-1)
-        columns = {
-            "count": sizes,
-            "accuracy": accuracy,
-            "low": bounds[0],
-            "high": bounds[1],
-            "note": ["no rows" if n == 0 else "too few rows to conclude anything" if n < TOO_FEW else "" for n in sizes],
-        }
+        notes = ["no rows" if n == 0 else "too few rows to conclude anything" if n < TOO_FEW else "" for n in sizes]
+        columns = {"count": sizes, "accuracy": accuracy, "low": bounds[0], "high": bounds[1], "note": notes}
         table = pd.DataFrame(columns, index=index)
         return table.astype({"count": np.int64}) if self.countable else table.assign(low=np.nan, high=np.nan)
 
@@ -284,9 +250,8 @@ def group_report(
 
     Parameters
     ----------
-    y_true, y_pred : array-like of shape (N,)
-    sensitive_features : array-like
-        One or several columns of group labels, or soft membership.
+    y_true, y_pred, sensitive_features
+        See :func:`confusion`.
     level : float, default 0.95
         Coverage of the intervals.
     n_boot, seed : int
@@ -305,8 +270,7 @@ def group_report(
     """
     table = confusion(y_true, y_pred, sensitive_features=sensitive_features).cells(level=level, n_boot=n_boot, seed=seed)
     if len(few := table.index[(table["count"] > 0) & (table["count"] < TOO_FEW)]) > 0:
-        named = ", ".join(f"{label} / {group}" for label, group in few[:5]) + (
-            f" and {len(few) - 5} more" if len(few) > 5 else ""
-        )
+        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+        named = ", ".join(f"{label} / {group}" for label, group in few[:5]) + more
         warnings.warn(f"Fewer than {TOO_FEW} rows, too few to conclude anything: {named}.", UserWarning, stacklevel=2)
     return table

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import percent
-from fairdro.bench.store import BENCH, MODEL, Outcome
+from fairdro.bench.plan import BENCH
+from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.summary import Summary
 from fairdro.bench.tables import MEASURES, PAPER_RULE, bench_title, paper_figures, searched, varying
 from fairdro.frontier import convex_envelope
@@ -38,7 +39,7 @@ def build_report(summary: Summary) -> str:
     named = varying(points)
     banks: dict[Any, list[Outcome]] = {}
     for outcome in summary.outcomes:
-        banks.setdefault(_bench_of(outcome), []).append(outcome)
+        banks.setdefault(tuple(outcome.bank.bench.values()), []).append(outcome)
     chosen_in = dict(iter(summary.selected.groupby(BENCH, sort=False)))
     benches, cards = [], []
     for key, part in points.groupby(BENCH, sort=False):
@@ -47,19 +48,13 @@ def build_report(summary: Summary) -> str:
         benches.append(bench)
         cards.append(_card(bench, selected, rule))
     methods = {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
-    version = metadata.version("fairdro")
     kept = rule if isinstance(rule, KeepAccuracy) else PAPER_RULE
     data = {"keep": kept.keep_accuracy, "methods": methods, "benches": benches}
     template = resources.files("fairdro.bench").joinpath("report.html").read_text(encoding="utf-8")
     told = escape(_how_chosen(rule, [bench["protocol"] for bench in benches]))
-    filled = {"version": escape(version), "summary": "\n".join(cards), "rule": told, "data": _embedded(data)}
-    for tag in ("style", "script"):
-        filled[tag] = _fingerprint(template, tag)
+    filled = {"version": escape(metadata.version("fairdro")), "summary": "\n".join(cards), "rule": told}
+    filled |= {"data": _embedded(data), **{tag: _fingerprint(template, tag) for tag in ("style", "script")}}
     return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], template)
-
-
-def _bench_of(outcome: Outcome) -> tuple[object, ...]:
-    return tuple(getattr(outcome.bank, name) for name in BENCH)
 
 
 def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outcome]) -> dict[str, Any]:
@@ -190,13 +185,10 @@ def _price(row: Row, plain: Row) -> str:
 
 
 def _figures(name: str, row: Row, plain: Row) -> str:
-    figures = [
-        (plain["dca"], row["dca"], "points of DCA"),
-        (plain["accuracy"], row["accuracy"], "% balanced accuracy"),
-    ]
+    units = {"dca": "points of DCA", "accuracy": "% balanced accuracy"}
     lines = [
-        f"<div><dt>{unit}</dt><dd>{percent(before)} <span>→</span> <strong>{percent(after)}</strong></dd></div>"
-        for before, after, unit in figures
+        f"<div><dt>{unit}</dt><dd>{percent(plain[key])} <span>→</span> <strong>{percent(row[key])}</strong></dd></div>"
+        for key, unit in units.items()
     ]
     return f'<p class="from-to">scratch → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
 
@@ -234,7 +226,5 @@ def _embedded(data: dict[str, Any]) -> str:
 
 def _fingerprint(template: str, tag: str) -> str:
     """Return the hash by which the page's security policy knows its own style or script, and runs no other."""
-    found = re.search(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
-    if found is None:
-        raise ValueError(f"The template has no {tag}.")
-    return "sha256-" + base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
+    content = template.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -48,18 +48,10 @@ class Examples:
 
     Attributes
     ----------
-    name : str
     inputs : Inputs
         Of all samples.
-    y : ndarray of int64, shape (N,)
-        Class codes, indices into ``class_names``.
-    groups : Groups
-        Codes, or shares of soft groups.
-    class_names : list of str
-    parts : dict of str to ndarray of int64
-        Rows of ``train``, ``test`` and, where there is one, ``validation``.
-    card : str
-        Where the data come from, under which licence, what they hold and what was done to them, in Markdown.
+    name, y, groups, class_names, parts, card
+        As a :class:`~fairdro.data.base.Dataset` has them.
     """
 
     name: str
@@ -100,6 +92,11 @@ class Listed:
     groups: Groups
     class_names: list[str]
     parts: dict[str, np.ndarray]
+
+    @property
+    def sizes(self) -> str:
+        """How many samples every part has."""
+        return ", ".join(f"{len(rows):,} {part}" for part, rows in self.parts.items())
 
 
 def read_list(path: Path, *, sample: str, label: str, group: str | Sequence[str], split: str) -> Listed:

@@ -17,7 +17,8 @@ from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
 from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells
-from fairdro.data.examples import SPLIT, Examples, Listed, read_list
+from fairdro.data.base import embedded_card
+from fairdro.data.examples import SPLIT, Examples, read_list
 from fairdro.errors import InputError
 
 TABLES = ["labels.csv", "labels.parquet"]
@@ -86,15 +87,13 @@ def stored_side(size: int) -> int:
 def decode_images(
     folder: Path, names: Sequence[str], side: int, *, cache: str | Path | None = None, on_step: OnStep | None = None
 ) -> np.ndarray:
-    """Decode JPEG and PNG files into squares, or take them from the cache; needs the extra ``fairdro[vision]``.
+    """Decode JPEG and PNG files into squares ``(N, 3, side, side)``, or take them from the cache, on disk.
 
-    The cache is one file per set of images and side, of ``3 * side * side`` bytes per image. It is made anew when a file has
-    another size or time, and may be deleted at any time.
+    Decoding needs the extra ``fairdro[vision]``. The cache is one file per set of images and side, of ``3 * side * side``
+    bytes per image. It is made anew when a file has another size or time, and may be deleted at any time.
 
     Parameters
     ----------
-    folder, names
-        The files, relative to the folder.
     side : int
         Images are stretched to squares of this side.
     cache : path, optional
@@ -102,26 +101,20 @@ def decode_images(
         system's folder for temporary files.
     on_step : callable, optional
         Called while decoding with the number of finished images and of all.
-
-    Returns
-    -------
-    ndarray of uint8, shape (N, 3, side, side)
-        On disk, read as it is used.
     """
     file = f"images-{side}-{_fingerprint(folder, names, side)}.npy"
     shape = (len(names), 3, side, side)
     own = folder / CACHE if cache is None else Path(cache)
-    if (stored := _open_stored(own / file, shape)) is not None:
-        return stored
-    if cache is None and not os.access(own if own.exists() else folder, os.W_OK):
+    stored = _open_stored(own / file, shape)
+    if stored is None and cache is None and not os.access(own if own.exists() else folder, os.W_OK):
         own = _temporary_cache()
-        if (stored := _open_stored(own / file, shape)) is not None:
-            return stored
+        stored = _open_stored(own / file, shape)
+    if stored is not None:
+        return stored
     require("PIL", extra="vision", what="Images")
 
     def write(into: BinaryIO) -> None:
-        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(into, header)
+        np.lib.format.write_array_header_1_0(into, {"descr": "|u1", "fortran_order": False, "shape": shape})
         with ThreadPoolExecutor(WORKERS) as pool:
             for start in range(0, len(names), FILES_PER_STEP):
                 some = names[start : start + FILES_PER_STEP]
@@ -201,15 +194,10 @@ def load_image_folder(
         Folder with JPEG or PNG files, also in folders within.
     table : path, optional
         CSV or Parquet with a row per image; by default ``labels.csv`` or ``labels.parquet`` in the folder.
-    label : str
-        Column with the class.
-    group : str or list of str
-        Columns with the group; several give a group per combination that occurs.
     image : str
         Column with the path of the file, relative to the folder.
-    split : str
-        Column with ``train``, ``validation`` or ``test``. A table without a column ``split`` is split at random, always in
-        the same way: 80 % train, the rest test.
+    label, group, split
+        Columns with class, groups and part, see :func:`~fairdro.data.texts.load_text_table`.
     size : int
         Side of the images the network sees; the paper's is 224.
     cache, on_step : optional
@@ -223,7 +211,10 @@ def load_image_folder(
     mean, std = _channels(images, listed.parts["train"])
     inputs = ImageInputs(images, size=size, mean=mean, std=std)
     name, columns = folder.resolve().name, [group] if isinstance(group, str) else list(group)
-    card = _card(name, label, columns, listed)
+    named = ", ".join(f"`{column}`" for column in columns)
+    classes, groups = ("; ".join(names) for names in (listed.class_names, listed.groups.names))
+    about = {"name": name, "label": label, "columns": named, "classes": classes, "groups": groups, "sizes": listed.sizes}
+    card = embedded_card("images").format(**about)
     return Examples(name, inputs, listed.y, listed.groups, listed.class_names, listed.parts, card)
 
 
@@ -263,19 +254,6 @@ def _channels(images: np.ndarray, rows: np.ndarray) -> tuple[list[float], list[f
     squares = np.stack([np.square(images[row], dtype=np.float64).mean(axis=(1, 2)) for row in some]).mean(axis=0)
     deviation = np.sqrt(np.maximum(squares - means**2, 1))
     return (means / 255).tolist(), (deviation / 255).tolist()
-
-
-def _card(name: str, label: str, columns: list[str], listed: Listed) -> str:
-    sizes = ", ".join(f"{len(rows):,} {part}" for part, rows in listed.parts.items())
-    named = ", ".join(f"`{column}`" for column in columns)
-    return f"""# {name}
-
-- **Source**: images of the user's own, listed in a table.
-- **Task**: predict `{label}`: {"; ".join(listed.class_names)}.
-- **Groups** by {named}: {"; ".join(listed.groups.names)}.
-- **Images**: {sizes}.
-- **Preprocessing on loading**: images are stretched to squares; channels are scaled by the training images.
-"""
 
 
 def compare_counts(cells: Cells, published: list[list[int]], class_names: list[str], group_names: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairdro.data.base import embedded_card
 from fairdro.data.examples import SPLIT, Examples, read_list
 from fairdro.errors import InputError
 from fairdro.models.pretrained import load_offline
@@ -19,16 +20,9 @@ IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
 
 @dataclass(frozen=True)
 class TextInputs:
-    """Texts as token ids, one after the other.
+    """Texts as token ids, one after the other: text ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
 
-    Attributes
-    ----------
-    ids : ndarray of int32, shape (tokens,)
-        Of all texts.
-    offsets : ndarray of int64, shape (N + 1,)
-        Text ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
-    pad : int
-        Id that fills up shorter texts of a batch.
+    ``pad`` is the id that fills up shorter texts of a batch.
     """
 
     ids: np.ndarray
@@ -118,13 +112,15 @@ def load_text_table(
         )
     if not isinstance(texts[0], str):
         raise InputError(f"The column {text!r} holds no texts; name the column that does.")
-    card = (
-        f"# {path.stem}\n\n"
-        f"- **Source**: the table `{path.name}`, {len(texts):,} rows.\n"
-        f"- **Task**: the class `{label}` ({', '.join(listed.class_names)}) from the text `{text}`, cut to {max_length} "
-        "tokens.\n"
-        f"- **Groups**: {'shares of ' if groups.soft else ''}{', '.join(groups.names)}.\n"
-        f"- **Parts**: {', '.join(f'{len(rows):,} {name}' for name, rows in listed.parts.items())}.\n"
-    )
+    named = ("shares of " if groups.soft else "") + ", ".join(groups.names)
+    about = {
+        "name": path.stem,
+        "file": path.name,
+        "rows": len(texts),
+        "label": label,
+        "text": text,
+        "max_length": max_length,
+    }
+    card = embedded_card("texts").format(**about, classes=", ".join(listed.class_names), groups=named, sizes=listed.sizes)
     inputs = tokenise(texts, load_tokenizer(encoder), max_length)
     return Examples(path.stem, inputs, listed.y, groups, listed.class_names, listed.parts, card)

@@ -44,15 +44,11 @@ class EGR(Baseline):
     search: ClassVar[dict[str, LogRange]] = {"bound": LogRange(1e-2, 1e1), "eta": LogRange(1e-2, 1e2)}
     max_classes: ClassVar[int | None] = 2
     restart: ClassVar[bool] = True
+    rounds: ClassVar[int] = 11  # ten, and one more with the average of their multipliers
 
     eta: Scalars = 1.0
     bound: Scalars = 1.0
     variant: Variant = "paper"
-
-    @property
-    def rounds(self) -> int:
-        """Ten rounds, and one more with the average of their multipliers."""
-        return 11
 
     def begin(self, task: Task) -> State:
         """Start from theta = 0."""

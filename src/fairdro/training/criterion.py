@@ -50,6 +50,8 @@ class FairLoss(nn.Module):
     """
 
     seen: Tensor
+    sums: Tensor
+    means: Tensor
 
     def __init__(
         self, method: Method, *, n_classes: int, n_groups: int, total_steps: int, counts: Tensor | None = None
@@ -63,21 +65,10 @@ class FairLoss(nn.Module):
         self.method, self.n_classes, self.n_groups = method, n_classes, n_groups
         self.controller = Controller(method, Task(counts.double(), (1, 1)), total_steps)
         self.controller.records = False  # a loop of one's own may be long
-        self.register_buffer("seen", torch.zeros(n_classes, n_groups, dtype=torch.float64))
-        for name, shape in self._statistics.items():
-            self.register_buffer(f"sum_{name}", torch.zeros(shape, dtype=torch.float64))
-            self.register_buffer(f"mean_{name}", torch.full(shape, torch.nan, dtype=torch.float64))
-
-    @property
-    def _statistics(self) -> dict[str, tuple[int, ...]]:
-        """Which statistics of cells the method wants, with their shapes."""
-        cells = (self.n_classes, self.n_groups)
-        wanted: dict[str, tuple[int, ...]] = {"error": cells}
-        if self.method.needs_loss:
-            wanted["loss"] = cells
-        if self.method.needs_probabilities:
-            wanted["probabilities"] = (*cells, self.n_classes)
-        return wanted
+        statistics = 1 + method.needs_loss + method.needs_probabilities * n_classes  # the error, and what else is read
+        self.register_buffer("seen", torch.zeros(n_classes, n_groups, 1, dtype=torch.float64))
+        self.register_buffer("sums", torch.zeros(n_classes, n_groups, statistics, dtype=torch.float64))
+        self.register_buffer("means", torch.full_like(self.sums, torch.nan))
 
     @property
     def weights(self) -> Tensor:
@@ -166,16 +157,14 @@ class FairLoss(nn.Module):
 
     @torch.no_grad()
     def _collect(self, logits: Tensor, cells: Cells) -> None:
-        indicator = cells.indicator.double()
-        shape = (self.n_classes, self.n_groups)
-        values = {"error": (logits.argmax(-1) != cells.y).double()}
+        statistics = [(logits.argmax(-1) != cells.y).double()[:, None]]
         if self.method.needs_loss:
-            values["loss"] = nn.functional.cross_entropy(logits, cells.y, reduction="none").double()
+            statistics.append(nn.functional.cross_entropy(logits, cells.y, reduction="none").double()[:, None])
         if self.method.needs_probabilities:
-            values["probabilities"] = logits.softmax(-1).double()
-        for name, value in values.items():
-            getattr(self, f"sum_{name}").add_((indicator.T @ value).unflatten(0, shape))
-        self.seen.add_(indicator.sum(0).view(shape))
+            statistics.append(logits.softmax(-1).double())
+        indicator = cells.indicator.double()
+        self.sums.add_((indicator.T @ torch.cat(statistics, dim=1)).view_as(self.sums))
+        self.seen.add_(indicator.sum(0).view_as(self.seen))
 
     @torch.no_grad()
     def step(self, model: nn.Module | None = None, batches: Iterable[tuple[Any, Tensor, Tensor]] = ()) -> None:
@@ -208,28 +197,23 @@ class FairLoss(nn.Module):
     def _take_means(self) -> None:
         """Take the means of what was collected, and start collecting anew; a cell that was not seen keeps its last mean."""
         seen = added_up(self.seen)
-        for name in self._statistics:
-            sums, mean = added_up(getattr(self, f"sum_{name}")), getattr(self, f"mean_{name}")
-            number = seen.view(*seen.shape, *[1] * (sums.dim() - 2))
-            mean.copy_((sums / number).where(number > 0, mean))
+        self.means.copy_((added_up(self.sums) / seen).where(seen > 0, self.means))
         self._forget()
 
     @property
     def _means(self) -> CellMeans:
         """The last means; a cell with samples, none of them seen so far, takes that of its class, a class that of all."""
-        filled = {}
-        for name in self._statistics:
-            mean = getattr(self, f"mean_{name}").cpu()
-            of_class = mean.nanmean(1, keepdim=True)
-            of_class = of_class.where(~of_class.isnan(), mean.nanmean((0, 1), keepdim=True).nan_to_num(0)).expand_as(mean)
-            empty = (self.controller.counts == 0).cpu().view(*mean.shape[:2], *[1] * (mean.dim() - 2))
-            filled[name] = mean.where(~mean.isnan() | empty, of_class)[None, None]
-        return CellMeans(**filled)
+        means, empty = self.means.cpu(), (self.controller.counts == 0).cpu()[..., None]
+        of_class = means.nanmean(1, keepdim=True)
+        of_class = of_class.where(~of_class.isnan(), means.nanmean((0, 1), keepdim=True).nan_to_num(0)).expand_as(means)
+        filled = means.where(~means.isnan() | empty, of_class)[None, None]
+        loss = filled[..., 1] if self.method.needs_loss else None
+        probabilities = filled[..., -self.n_classes :] if self.method.needs_probabilities else None
+        return CellMeans(filled[..., 0], loss, probabilities)
 
     def _forget(self) -> None:
         self.seen.zero_()
-        for name in self._statistics:
-            getattr(self, f"sum_{name}").zero_()
+        self.sums.zero_()
 
     def extra_repr(self) -> str:
         """Show the method."""

@@ -165,7 +165,8 @@ def train_network(
     if (method.teacher() is None) != (teacher is None):
         wanted = "learns from a teacher; pass one" if teacher is None else "learns from no teacher"
         raise InputError(f"{method.name} {wanted}.")
-    trainer = _Trainer(model, inputs, cells, method, recipe, seed=seed, teacher=teacher, device=device)
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    trainer = _Trainer(model, inputs, cells, method, recipe, seed, teacher, place)
     saved = None if checkpoint is None else Checkpoint(checkpoint, trainer.fingerprint())
     if saved is not None:
         saved.resume(trainer.restore)
@@ -173,35 +174,29 @@ def train_network(
         trainer.train_epoch(on_step)
         if saved is not None and rank() == 0:
             saved.save(trainer.parts())
-    return TrainedNetwork(
-        model=model,
-        criterion=trainer.criterion,
-        losses=trainer.losses,
-        diverged=torch.tensor([[trainer.diverged]]),
-        seconds=trainer.seconds,
-        **trainer.criterion.controller.results(),
-    )
+    results = trainer.criterion.controller.results() | {"losses": trainer.losses, "seconds": trainer.seconds}
+    diverged = torch.tensor([[trainer.diverged]])
+    return TrainedNetwork(model=model, criterion=trainer.criterion, diverged=diverged, **results)
 
 
+@dataclass
 class _Trainer:
     """One training: what changes from epoch to epoch, and how."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        inputs: Inputs,
-        cells: Cells,
-        method: Method,
-        recipe: Recipe,
-        *,
-        seed: int,
-        teacher: nn.Module | None,
-        device: str | torch.device | None,
-    ) -> None:
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.model, self.inputs, self.cells, self.method = model.to(self.device), inputs, cells, method
-        self.recipe, self.seed = recipe, seed
-        self.teacher = None if teacher is None else teacher.to(self.device).eval()
+    model: nn.Module
+    inputs: Inputs
+    cells: Cells
+    method: Method
+    recipe: Recipe
+    seed: int
+    teacher: nn.Module | None
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        method, recipe, cells = self.method, self.recipe, self.cells
+        self.model.to(self.device)
+        if self.teacher is not None:
+            self.teacher.to(self.device).eval()
         self.outputs: nn.Module = _Outputs(self.model, with_features=method.needs_features)
         if world() > 1:
             if self.device.type == "cuda":
