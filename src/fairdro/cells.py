@@ -145,10 +145,7 @@ class Cells:
         return self.totals(values).means
 
     def spread(self, per_cell: Tensor) -> Tensor:
-        """Look up cell values ``(..., Y, A)`` for every sample ``(..., N)``, whatever its weight.
-
-        Soft samples get their mixture. Only for flat ``y`` of shape (N,).
-        """
+        """Look up cell values ``(..., Y, A)`` for every sample ``(..., N)`` of flat ``y``; soft ones get their mixture."""
         if self.soft:
             return (per_cell[..., self.y, :] * self.groups.to(per_cell.dtype)).sum(-1)
         return per_cell.flatten(-2).index_select(-1, self.codes)

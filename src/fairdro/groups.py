@@ -139,9 +139,8 @@ def settle_small_cells(
         return groups
     if how == "merge":
         return _merge_small(groups, counts, floor)
-    small = [
-        f"{class_names[k]} / {groups.names[a]} ({counts[k, a]:.3g})" for k, a in np.argwhere((counts > 0) & (counts < floor))
-    ]
+    few = np.argwhere((counts > 0) & (counts < floor))
+    small = [f"{class_names[k]} / {groups.names[a]} ({counts[k, a]:.3g})" for k, a in few]
     empty = f"{int((counts == 0).sum())} have none" if (counts == 0).any() else ""
     named = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
     sentence = (

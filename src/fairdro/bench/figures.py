@@ -88,9 +88,8 @@ def _panel(bench: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.C
     plain = points[points["method"] == "scratch"]
     layers: list[alt.Chart] = []
     if len(curves):
-        corners = [
-            part.iloc[convex_envelope(part["accuracy"], part["dca"])] for _, part in curves.groupby("series", sort=False)
-        ]
+        series = [part for _, part in curves.groupby("series", sort=False)]
+        corners = [part.iloc[convex_envelope(part["accuracy"], part["dca"])] for part in series]
         envelope = alt.Chart(pd.concat(corners)).mark_line(strokeWidth=2, clip=True)
         dots = alt.Chart(curves).mark_circle(size=45, opacity=0.75, clip=True)
         layers += [

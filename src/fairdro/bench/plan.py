@@ -125,7 +125,10 @@ class BenchPlan:
 
     def __post_init__(self) -> None:
         self._check_names()
-        self._check_numbers()
+        limits = {"points": (1, 1000), "seeds": (1, 1000), "split": (0, 2**32 - 1)}
+        for name, (least, most) in limits.items():
+            if not least <= getattr(self, name) <= most:
+                raise InputError(f"{name} must lie between {least} and {most}, got {getattr(self, name)}.")
         for kind in self._kinds:
             refusals = [engine.refuses(kind()) for engine in self.engines]
             if None not in refusals:
@@ -148,15 +151,6 @@ class BenchPlan:
             for name in given:
                 if name not in known:
                     raise unknown_name(kind, name, known)
-
-    def _check_numbers(self) -> None:
-        for kind, number, least, most in (
-            ("points", self.points, 1, 1000),
-            ("seeds", self.seeds, 1, 1000),
-            ("split", self.split, 0, 2**32 - 1),
-        ):
-            if not least <= number <= most:
-                raise InputError(f"{kind} must lie between {least} and {most}, got {number}.")
 
     @property
     def _everything(self) -> bool:

@@ -119,9 +119,8 @@ class Outcome:
             rest = {key: tensor for key, tensor in tensors.items() if not key.startswith("confusion/")}
             return cls(**told, **rest, confusion=confusion)
         except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
-            raise InputError(
-                f"The stored bank {path} is damaged ({error}); delete that file and run the bench again to train it anew."
-            ) from error
+            advice = "delete that file and run the bench again to train it anew"
+            raise InputError(f"The stored bank {path} is damaged ({error}); {advice}.") from error
 
 
 class Store:

@@ -23,8 +23,7 @@ def load_adult(*, sensitive: str | Sequence[str] | None = None) -> Dataset:
     columns = table[["sex", "race"]].copy()
     groups, chosen = groups_from(columns, "sex" if sensitive is None else sensitive, "adult")
     y = (table["income"] == ">50K").to_numpy(np.int64)
-    numeric = table.drop(columns="income").assign(
-        race=(table["race"] == "White").astype(int), sex=(table["sex"] == "Male").astype(int)
-    )
+    white, male = (table["race"] == "White").astype(int), (table["sex"] == "Male").astype(int)
+    numeric = table.drop(columns="income").assign(race=white, sex=male)
     X = pd.get_dummies(numeric, columns=CATEGORICAL, prefix_sep="=", dtype=float).astype(float).drop(columns=chosen)
     return Dataset("adult", X, y, groups, columns, ["<=50K", ">50K"], embedded_card("adult"))

@@ -100,11 +100,7 @@ class Listed:
 
 
 def read_list(path: Path, *, sample: str, label: str, group: str | Sequence[str], split: str) -> Listed:
-    """Read a table in CSV or Parquet with a row per sample, given the names of its columns.
-
-    A table need not have a column ``split``: then 80 % of the rows train and the rest test, drawn at random but always the
-    same.
-    """
+    """Read a table in CSV or Parquet with a row per sample, given the names of its columns; ``split`` may be missing."""
     table = read_table(path)
     columns = [group] if isinstance(group, str) else list(dict.fromkeys(group))
     if not columns:

@@ -46,9 +46,8 @@ class FairHSIC(Regulariser):
         if batch.features is None:
             raise InputError("FairHSIC needs the features of a hidden layer.")
         of_class = torch.nn.functional.one_hot(batch.y, batch.logits.shape[-1]).to(batch.features.dtype)[..., None, :, :]
-        return hsic(
-            self._kernel(batch.features, of_class), self._kernel(batch.membership[..., None, :, :], of_class), of_class
-        )
+        membership = batch.membership[..., None, :, :]
+        return hsic(self._kernel(batch.features, of_class), self._kernel(membership, of_class), of_class)
 
     def _kernel(self, rows: Tensor, of_class: Tensor) -> Tensor:
         """Return the kernel ``(*bank, B, B)`` between samples of the same class; 0 elsewhere and on the diagonal."""
@@ -67,8 +66,7 @@ def hsic(K: Tensor, L: Tensor, of_class: Tensor) -> Tensor:
     """Sum over classes of the unbiased estimator, for kernels ``(..., B, B)`` and one-hot classes ``(..., B, Y)``."""
     n = of_class.sum(-2).clamp(min=FEWEST)
     k, ell = K.sum(-1, keepdim=True), L.sum(-1, keepdim=True)
-    trace, total_k, total_l, cross = (
-        (per_row.mT @ of_class).squeeze(-2) for per_row in ((K * L).sum(-1, keepdim=True), k, ell, k * ell)
-    )
+    per_row = (K * L).sum(-1, keepdim=True), k, ell, k * ell
+    trace, total_k, total_l, cross = ((values.mT @ of_class).squeeze(-2) for values in per_row)
     value = (trace + total_k * total_l / ((n - 1) * (n - 2)) - 2 * cross / (n - 2)) / (n * (n - 3))
     return value.where(of_class.sum(-2) >= FEWEST, 0).sum(-1)

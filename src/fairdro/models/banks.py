@@ -98,7 +98,7 @@ class MLPBank(ModelBank):
 
     @property
     def layers(self) -> list[tuple[Tensor, Tensor]]:
-        """Weights ``(S, P, inputs, outputs)`` and biases of each layer, with rectified linear units between them."""
+        """Weights ``(S, P, inputs, outputs)`` and biases of each layer."""
         return [(W.detach(), b.detach()) for W, b in zip(self.weights, self.biases, strict=True)]
 
 

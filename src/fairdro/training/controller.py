@@ -38,9 +38,8 @@ class Controller(nn.Module):
 
     Parameters
     ----------
-    method : Method
-    task : Task
-        What the method may know before training; one that it is not defined for is refused.
+    method, task
+        A task that the method is not defined for is refused.
     steps : int
         Updates of one round, e.g. the number of epochs.
     on_step : callable, optional

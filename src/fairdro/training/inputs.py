@@ -22,7 +22,6 @@ class Inputs(Protocol):
 
     def batch(self, rows: Tensor, rng: torch.Generator | None = None) -> Any:
         """Return the inputs of some rows, a tensor or a dictionary of tensors; with ``rng``, augmented for training."""
-        ...
 
 
 def in_order(inputs: Inputs, rows: Tensor) -> Tensor:

@@ -82,11 +82,10 @@ def train_minibatch(
     new_optimiser = partial(torch.optim.AdamW, lr=lr, weight_decay=weight_decay, fused=True)
     overflowed, earlier = _train_rounds(bank, controller, X, cells, teaching, draw, new_optimiser)
     with torch_threads(1):
-        final = training_means(bank, X, cells, with_loss=True)
+        final = training_means(bank, X, cells, loss=True)
     diverged, seconds = overflowed | has_diverged(final, cells.counts), time.perf_counter() - start
-    return TrainedBank(
-        model=bank, method=method, earlier=earlier, diverged=diverged, seconds=seconds, **controller.results()
-    )
+    found = controller.results()
+    return TrainedBank(model=bank, method=method, earlier=earlier, diverged=diverged, seconds=seconds, **found)
 
 
 def _train_rounds(
@@ -115,7 +114,7 @@ def _train_rounds(
                 _train_epoch(bank, optimiser, controller, X, cells, rows, teacher)
                 schedule.step()
                 overflowed |= restore_overflowed(bank, before)
-                wanted = {"with_loss": method.needs_loss, "with_probabilities": method.needs_probabilities}
+                wanted = {"loss": method.needs_loss, "probabilities": method.needs_probabilities}
                 controller.update(training_means(bank, X, cells, **wanted))
     return overflowed, tuple(earlier)
 
@@ -207,22 +206,20 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def training_means(
-    bank: ModelBank, X: Tensor, cells: Cells, *, with_loss: bool, with_probabilities: bool = False
-) -> CellMeans:
+def training_means(bank: ModelBank, X: Tensor, cells: Cells, *, loss: bool, probabilities: bool = False) -> CellMeans:
     """Cell means over the whole training set: of 0-1 error, and of cross-entropy and probabilities where asked for."""
 
     def judge(rows: Tensor) -> dict[str, CellTotals]:
         logits, part = bank(X[rows[0] : rows[-1] + 1]), cells.take(rows)
         totals = {"error": part.totals(mistaken(logits, part.y))}
-        if with_loss:
+        if loss:
             totals["loss"] = part.totals(cross_entropy(logits, part.y))
-        if with_probabilities:
+        if probabilities:
             totals["probabilities"] = part.totals(logits.softmax(-1).movedim(-1, 0))
         return totals
 
     first, *rest = [judge(rows) for rows in torch.arange(len(X)).split(ROWS_PER_CHUNK)]
     means = {key: sum((other[key] for other in rest), total).means.double() for key, total in first.items()}
-    if with_probabilities:
+    if probabilities:
         means["probabilities"] = means["probabilities"].movedim(0, -1)
     return CellMeans(**means)
