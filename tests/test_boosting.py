@@ -129,10 +129,10 @@ def test_every_method_that_weighs_cells_works_and_others_say_so(name):
     probabilities = np.full((400, 2, 2), 0.25)
     if not rule.weighs_cells() or rule.needs_loss:
         for train in (lambda: fit_head(probabilities, cells, rule), lambda: train_weighted_trees(X, cells, rule, settings)):
-            with pytest.raises(InputError, match="weigh cells"):
+            with pytest.raises(InputError, match="weighs cells"):
                 train()
         return
-    assert fit_head(probabilities, cells, rule, steps=5).weights.shape == (1, 1, 2, 2)
+    assert fit_head(probabilities, cells, rule).weights.shape == (1, 1, 2, 2)
     assert train_weighted_trees(X, cells, rule, settings, errors="training").weights.shape == (1, 1, 2, 2)
 
 
@@ -286,8 +286,8 @@ def test_a_bench_of_boosted_trees(tmp_path):
     assert set(zip(results["model"], results["solver"], strict=True)) == {("boosting", "head"), ("boosting", "weights")}
     assert results["accuracy"].gt(0.4).all()
     for options, sentence in (
-        (("--methods", "cov"), "weigh cells by their errors only, and cov does not"),
-        (("--methods", "fairbatch"), "weigh cells by their errors only, and fairbatch does not"),
+        (("--methods", "cov"), "weighs cells by their errors only, and cov does not"),
+        (("--methods", "fairbatch"), "weighs cells by their errors only, and fairbatch does not"),
         (("--solvers", "minibatch"), "no solver for boosting models named 'minibatch'"),
     ):
         done = run_here("bench", "compas", "--model", "boosting", *options, cwd=tmp_path)

@@ -3,7 +3,7 @@
 A selection rule is a callable ``rule(points, plain) -> Choice``:
 
 - ``points`` is a DataFrame with a row per point and the columns of :func:`~fairdro.metrics.metric_table`: ``accuracy``,
-  ``dca``, ``deo``, ``worst_accuracy``, ``standard_accuracy``, and ``class_accuracy_0`` and so on, the accuracy of every
+  ``dca``, ``worst_accuracy`` and all other metrics, and ``class_accuracy_0`` and so on, the accuracy of every
   class averaged over groups (in a ``GridSearchCV`` those of :data:`~fairdro.estimators.scoring.SCORERS`);
 - ``plain`` is the row of plain training, a Series with the same entries;
 - ``Choice.index`` is the position of the chosen row, ``Choice.why`` says why. A rule that no point satisfies raises an
@@ -34,6 +34,8 @@ __all__ = [
     "Knee",
     "LimitDCA",
     "Rule",
+    "check_rule",
+    "choose",
     "choose_radius",
     "plain_radius",
     "rule_from",
@@ -52,11 +54,19 @@ class Choice:
 Rule = Callable[[pd.DataFrame, pd.Series], Choice]
 
 
+def _check_share(value: Any, name: str) -> None:
+    if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
+        raise InputError(f"{name} must be a share between 0 and 1, got {value!r}.")
+
+
 @dataclass(frozen=True)
 class KeepAccuracy:
     """The smallest DCA that keeps a share of plain training's accuracy; the paper's rule with 95 %."""
 
     keep_accuracy: float = 0.95
+
+    def __post_init__(self) -> None:
+        _check_share(self.keep_accuracy, "keep_accuracy")
 
     def __str__(self) -> str:
         return f"smallest DCA that keeps {100 * self.keep_accuracy:g} % of plain training's accuracy"
@@ -73,6 +83,9 @@ class LimitDCA:
     """The largest accuracy with a DCA of at most a limit."""
 
     max_dca: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check_share(self.max_dca, "max_dca")
 
     def __str__(self) -> str:
         return f"largest accuracy with a DCA of at most {100 * self.max_dca:g} %"
@@ -119,14 +132,11 @@ def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee:
     if name not in RULES:
         raise unknown_name("selection rule", name, ["keep-accuracy=0.95", "max-dca=0.05", "knee"])
     try:
-        share = [float(value)] if given else []
-    except ValueError:
-        share = [-1.0]
-    if any(not 0 <= v <= 1 for v in share) or (share and name == "knee"):
+        return RULES[name](*([float(value)] if given else []))
+    except (InputError, ValueError, TypeError) as error:
         raise InputError(
             f"The selection rule {text!r} needs a share between 0 and 1, for example keep-accuracy=0.95 or max-dca=0.05."
-        )
-    return RULES[name](*share)
+        ) from error
 
 
 def rule_text(rule: Any) -> str | None:
@@ -135,6 +145,24 @@ def rule_text(rule: Any) -> str | None:
         if type(rule) is kind:
             return "=".join([name, *(repr(float(value)) for value in vars(rule).values())])
     return None
+
+
+def check_rule(rule: Any) -> Rule:
+    """Return a selection rule, also from its text; refuse what is none before anything is trained."""
+    if isinstance(rule, str):
+        return rule_from(rule)
+    if isinstance(rule, type) or not callable(rule):
+        raise InputError(f"A selection rule is called with points and plain training, e.g. LimitDCA(0.05); got {rule!r}.")
+    return rule
+
+
+def choose(rule: Rule, points: pd.DataFrame, plain: pd.Series) -> Choice:
+    """Let a rule choose one of the points, whose rows it may also name by their number; refuse what is no choice."""
+    choice = rule(points.reset_index(drop=True), plain)
+    index = getattr(choice, "index", None)
+    if not isinstance(choice, Choice) or not isinstance(index, int | np.integer) or not 0 <= index < len(points):
+        raise InputError(f"A selection rule returns Choice(index, why) with an index below {len(points)}, got {choice!r}.")
+    return choice
 
 
 def plain_radius(radii: Sequence[float] | np.ndarray) -> int:
@@ -165,9 +193,9 @@ def choose_radius(
     diverged = np.zeros(len(radii), dtype=bool) if diverged is None else diverged
     sound = np.flatnonzero(~diverged)
     if len(sound) == 0 or (isinstance(rule, AsAsked) and diverged[-1]):
-        raise InputError("Training diverged; try smaller radii.")
+        raise InputError(f"Training diverged at rho = {radii[-1]:g}; try smaller radii.")
     points = metric_table(counts)
-    choice = rule(points.iloc[sound], points.iloc[plain_radius(radii)])
+    choice = choose(rule, points.iloc[sound], points.iloc[plain_radius(radii)])
     choice = Choice(int(sound[choice.index]), choice.why)
     frontier = points.assign(diverged=diverged, selected=np.arange(len(radii)) == choice.index)
     frontier.insert(0, "rho", np.asarray(radii, dtype=np.float64))

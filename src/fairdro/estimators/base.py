@@ -14,16 +14,53 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from fairdro.cells import Cells, check_weights
 from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW, Groups, encode_groups, settle_small_cells
-from fairdro.methods import Method, Scratch
 
 
-class BaseClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class CellsMixin:
+    """Classes and groups of rows, as every model here takes them."""
+
+    classes_: np.ndarray
+    small_cells: str = "warn"
+    min_cell_size: int = TOO_FEW
+
+    def _cells(self, codes: np.ndarray, sensitive: Any, weight: np.ndarray | None) -> Cells:
+        """Return the cells of rows of classes ``codes``, groups that are too small settled."""
+        groups = self._groups(codes, sensitive)
+        scale = 1.0
+        if weight is not None:
+            check_weights(weight, len(codes))
+            scale = float(2.0 ** np.floor(np.log2(weight.max())))  # a power of two, so that whole numbers stay exact
+            weight = weight / scale
+        cells = Cells.from_labels(codes, groups, n_classes=len(self.classes_), sample_weight=weight)
+        self.cell_counts_ = cells.counts.numpy() * scale
+        self._countable_ = weight is None and not groups.soft
+        return cells
+
+    def _groups(self, codes: np.ndarray, sensitive: Any) -> Groups:
+        given = sensitive is not None
+        found = encode_groups(sensitive) if given else Groups(np.zeros(len(codes), dtype=np.int64), ["all"])
+        if len(found.names) == 1 and self._wants_groups():
+            without = "" if given else "fit was called without sensitive_features: "
+            warnings.warn(f"{without}all rows are one group, with nothing to be fair between.", UserWarning, stacklevel=5)
+        counts = Cells.from_labels(codes, found, n_classes=len(self.classes_)).counts.numpy()
+        groups = found
+        if given:
+            names, how, floor = [str(c) for c in self.classes_], self.small_cells, self.min_cell_size
+            groups = settle_small_cells(found, counts, class_names=names, how=how, floor=floor)
+        self.group_names_ = groups.names
+        self.merged_groups_ = [name for name in found.names if name not in groups.names]
+        return groups
+
+    def _wants_groups(self) -> bool:
+        """Whether there is something to be fair about."""
+        return True
+
+
+class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """A classifier that is fair between groups; subclasses train in ``_fit`` and give scores in ``decision_function``."""
 
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
 
-    small_cells: str = "warn"
-    min_cell_size: int = TOO_FEW
     random_state: Any = 0
     _TABLE: ClassVar[dict[str, Any]] = {"dtype": [np.float64, np.float32], "accept_sparse": "csr"}
 
@@ -46,52 +83,14 @@ class BaseClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type: igno
         """Train on validated rows and keep what prediction needs."""
         raise NotImplementedError
 
-    def _method(self) -> Method:
-        """Return the method that trains one model."""
-        raise NotImplementedError
-
     def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
         """Return the rows as scikit-learn checks them, and their cells."""
         X, y = validate_data(self, X, y, **self._TABLE)
         check_classification_targets(y)
         if weight is not None:
             weight = _check_sample_weight(weight, X, dtype=np.float64)
-            if self._method().has_penalty():
-                warnings.warn(
-                    f"The penalty of {self._method().name} counts all rows the same; sample_weight acts on its loss only.",
-                    UserWarning,
-                    stacklevel=3,
-                )
         self.classes_, codes = np.unique(y, return_inverse=True)
-        groups = self._groups(codes, sensitive)
-        scale = 1.0
-        if weight is not None:
-            check_weights(weight, len(codes))
-            scale = float(2.0 ** np.floor(np.log2(weight.max())))  # a power of two, so that whole numbers stay exact
-            weight = weight / scale
-        cells = Cells.from_labels(codes, groups, n_classes=len(self.classes_), sample_weight=weight)
-        self.cell_counts_ = cells.counts.numpy() * scale
-        self._countable_ = weight is None and not groups.soft
-        return X, cells
-
-    def _groups(self, codes: np.ndarray, sensitive: Any) -> Groups:
-        """Return the groups of the rows, those that are too small settled."""
-        if sensitive is None:
-            if type(self._method()) is not Scratch:
-                warnings.warn(
-                    "fit was called without sensitive_features: all rows are one group, with nothing to be fair between.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-            self.group_names_, self.merged_groups_ = ["all"], []
-            return Groups(np.zeros(len(codes), dtype=np.int64), self.group_names_)
-        found = encode_groups(sensitive)
-        counts = Cells.from_labels(codes, found, n_classes=len(self.classes_)).counts.numpy()
-        names, how, floor = self._class_names, self.small_cells, self.min_cell_size
-        groups = settle_small_cells(found, counts, class_names=names, how=how, floor=floor)
-        self.group_names_ = groups.names
-        self.merged_groups_ = [name for name in found.names if name not in groups.names]
-        return groups
+        return X, self._cells(codes, sensitive, weight)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, numbers.Integral):

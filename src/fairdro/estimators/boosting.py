@@ -1,6 +1,5 @@
 """FairDRO with boosted trees as a classifier."""
 
-import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -13,24 +12,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fairdro._utils.progress import bar
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
-from fairdro.estimators.choice import ChoosingClassifier
-from fairdro.estimators.cv import folds_of
+from fairdro.estimators.base import BaseClassifier
+from fairdro.estimators.head_classifier import FairDROHeadClassifier
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO, Method
 from fairdro.metrics import confusion_counts
 from fairdro.models.trees import Trees, TreeSettings, read_trees
-from fairdro.selection import AsAsked, Rule
-from fairdro.training.engines import get_engine, solvers_of
+from fairdro.selection import Rule
+from fairdro.training.engines import solvers_of
 from fairdro.training.folds import check_two_rows_per_class, hold_out
-from fairdro.training.head import class_scores
-from fairdro.training.trees import CellTrees, judge_heads, predict_out_of_fold, train_head_trees
+from fairdro.training.head import OutOfFold
+from fairdro.training.trees import CellTrees, grow_cell_trees, predict_out_of_fold
 from fairdro.training.weighted_trees import ERRORS, WeightedTrees, train_weighted_trees
 
 MODEL = "boosting"
 JUDGED = 0.2  # share of rows held out to judge radii where trees are grown for every one
 
 
-class FairDROBoostingClassifier(ChoosingClassifier):
+class FairDROBoostingClassifier(FairDROHeadClassifier):
     """FairDRO with boosted trees, by stock LightGBM or XGBoost; for any number of classes and groups.
 
     Columns of a DataFrame that are categories are used as such, and values may be missing. No group is needed to predict.
@@ -93,6 +92,8 @@ class FairDROBoostingClassifier(ChoosingClassifier):
         Rounds that were kept, of the trees of the class.
     categories_ : dict of str to ndarray
         Categories of the columns that have some, by their position.
+    joint_ : str
+        With ``head``: ``independent``.
     trees_ : list of str
         The trees of class and group, or of the classifier, as text of their library.
     """
@@ -104,7 +105,7 @@ class FairDROBoostingClassifier(ChoosingClassifier):
         rho: float | None = None,
         *,
         keep_accuracy: float = 0.95,
-        rule: Rule | None = None,
+        rule: Rule | str | None = None,
         rhos: Sequence[float] | None = None,
         strategy: str = "head",
         backend: str = "lightgbm",
@@ -141,14 +142,15 @@ class FairDROBoostingClassifier(ChoosingClassifier):
         self.verbose = verbose
 
     def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
+        self._check_choice()
         if self.strategy not in solvers_of(MODEL):
             raise unknown_name("strategy", self.strategy, solvers_of(MODEL))
         if self.errors not in ERRORS:
             raise unknown_name("kind of errors", self.errors, ERRORS)
-        if self.n_jobs == 0:
-            raise InputError("n_jobs must not be 0; use -1 for all cores, None or 1 for one.")
+        if self.n_jobs == 0 or not isinstance(self.n_jobs, int | np.integer | None):
+            raise InputError(f"n_jobs must be -1 for all cores, None for one, or their number; got {self.n_jobs!r}.")
         self.categories_ = _categories(X)
-        return super()._validated(_coded(X, self.categories_), y, sensitive, weight)
+        return BaseClassifier._validated(self, _coded(X, self.categories_), y, sensitive, weight)
 
     def _settings(self) -> TreeSettings:
         return TreeSettings(
@@ -164,64 +166,51 @@ class FairDROBoostingClassifier(ChoosingClassifier):
         )
 
     def _fit(self, X: np.ndarray, cells: Cells) -> None:
-        trees = (self._fit_head if self.strategy == "head" else self._fit_weights)(X, cells, self._radii())
-        gain = trees[0].importances()
+        for name in ("frontier_weights_", "share_", "joint_"):  # of another strategy, fitted before
+            self.__dict__.pop(name, None)
+        self._backend_ = self.backend
+        if self.strategy == "head":
+            super()._fit(X, cells)
+        else:
+            self._fit_weights(X, cells, self._radii())
+        gain = self._trees[0].importances()
         self.feature_importances_ = gain / max(gain.sum(), np.finfo(float).tiny)
-        self.trees_ = [grown.text() for grown in trees]
-        self._trees = trees
+        self.trees_ = [grown.text() for grown in self._trees]
 
-    def _fit_head(self, X: np.ndarray, cells: Cells, radii: np.ndarray) -> list[Trees]:
-        """Predict every row by trees that have not seen it, judge heads on rows they were not fitted to, and fit one."""
-        settings, sweep = self._settings(), self._fairdro(tuple(radii.tolist()))
-        folds = folds_of(self.cv, X, cells, self._seed())
+    def _held_out(self, X: Any, cells: Cells, folds: list[tuple[np.ndarray, np.ndarray]]) -> OutOfFold:
+        self.joint_ = "independent"
         with bar("growing trees", 1, show=self.verbose) as part:
-            held_out = predict_out_of_fold(X, cells, settings, folds=folds, on_step=part(0))
-        self._choose(judge_heads(held_out, cells, sweep), radii)
-        trained = train_head_trees(X, cells, sweep, settings, out_of_fold=held_out)
-        self.frontier_weights_, self.share_ = trained.weights[0].numpy(), trained.head.share.numpy()
-        self.weights_ = self.frontier_weights_[self.best_index_]
-        self.n_estimators_ = trained.trees.rounds[0]
-        return [trees for trees in (trained.trees.classes, trained.trees.groups) if trees is not None]
+            return predict_out_of_fold(X, cells, self._settings(), folds=folds, on_step=part(0))
 
-    def _fit_weights(self, X: np.ndarray, cells: Cells, radii: np.ndarray) -> list[Trees]:
+    def _fit_models(self, X: Any, cells: Cells, held_out: OutOfFold) -> None:
+        trees = grow_cell_trees(X, cells, self._settings().for_rows(len(X)), rounds=held_out.rounds)
+        self.n_estimators_ = trees.rounds[0]
+        self._trees = [grown for grown in (trees.classes, trees.groups) if grown is not None]
+
+    def _fit_weights(self, X: np.ndarray, cells: Cells, radii: np.ndarray) -> None:
         """Grow trees for every radius on some rows, judge them on others, and grow those of the chosen one on all."""
         check_two_rows_per_class(cells)
         train, test = hold_out(cells, JUDGED, self._seed())
-        judged = self._grow(self._fairdro(tuple(radii.tolist())), X[train], cells.take(torch.from_numpy(train)))
+        judged = self._grow(FairDRO(rho=tuple(radii), **FairDRO.stepwise), X[train], cells.take(torch.from_numpy(train)))
         self._choose(confusion_counts(judged.predict(X[test])[0], cells.take(torch.from_numpy(test))), radii)
-        trained = self._grow(self._method(), X, cells)
+        trained = self._grow(FairDRO(rho=self.rho_, **FairDRO.stepwise), X, cells)
         self.weights_, self.n_estimators_ = trained.weights[0, 0].numpy(), trained.rounds[0]
-        return trained.trees
+        self._trees = trained.trees
 
     def _grow(self, method: Method, X: np.ndarray, cells: Cells) -> WeightedTrees:
         with bar("growing trees", 1, show=self.verbose) as part:
             return train_weighted_trees(X, cells, method, self._settings(), errors=self.errors, on_step=part(0))
 
-    def _fairdro(self, rho: float | tuple[float, ...]) -> Method:
-        return FairDRO(**get_engine(MODEL, self.strategy).hyperparameters(FairDRO, {"rho": rho}))
-
-    def _method(self) -> Method:
-        return self._fairdro(getattr(self, "rho_", 1.0))
-
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training; only with ``head``."""
         check_is_fitted(self)
-        if self.strategy != "head":
+        if not hasattr(self, "share_"):
             raise InputError("Only strategy 'head' has all radii at hand; with 'weights', fit another model.")
-        places = np.flatnonzero(np.isclose(self.frontier_["rho"], rho))
-        if len(places) == 0:
-            known = ", ".join(f"{radius:g}" for radius in self.frontier_["rho"])
-            raise InputError(f"{rho:g} is not among the radii of the frontier: {known}.")
-        other = copy.copy(self)
-        other.best_index_, other.rho_ = int(places[0]), float(self.frontier_["rho"].iloc[places[0]])
-        other.weights_ = self.frontier_weights_[other.best_index_]
-        other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
-        other._how_chosen_, other._asked_ = str(AsAsked()), True
-        return other
+        return super().at(rho)
 
     def _grown(self) -> list[Trees]:
         if not hasattr(self, "_trees"):
-            self._trees = [read_trees(self.backend, text) for text in self.trees_]
+            self._trees = [read_trees(self._backend_, text) for text in self.trees_]
         return self._trees
 
     def __getstate__(self) -> Any:
@@ -230,35 +219,28 @@ class FairDROBoostingClassifier(ChoosingClassifier):
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
         check_is_fitted(self)
-        scores = self._head_scores(X)[0] if self.strategy == "head" else self._tree_scores(X)
+        if hasattr(self, "share_"):
+            return super().decision_function(X)
+        scores = self._tree_scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities of the classes ``(N, Y)``, by which the largest is predicted.
-
-        With ``head`` they are those of a population in which classes and groups occur as they are weighted. Where a weight
-        is negative there is none, and all classes are given twice the most that speaks against one of them.
-        """
+        """Return the probabilities of the classes ``(N, Y)``, by which the largest is predicted."""
         check_is_fitted(self)
-        if self.strategy == "weights":
-            return torch.from_numpy(self._tree_scores(X)).softmax(-1).numpy()
-        scores, bulk = self._head_scores(X)
-        scores = scores + (bulk - scores).max(axis=1, keepdims=True)
-        total = scores.sum(axis=1, keepdims=True)
-        return np.where(total > 0, scores / np.where(total > 0, total, 1), 1 / scores.shape[1])
+        if hasattr(self, "share_"):
+            return super().predict_proba(X)
+        return torch.from_numpy(self._tree_scores(X)).softmax(-1).numpy()
 
     def _tree_scores(self, X: Any) -> np.ndarray:
         """Return the scores of trees grown with weights ``(N, Y)``."""
         scores = self._grown()[0].scores(self._coded_rows(X))
         return np.column_stack([np.zeros(len(scores)), scores]) if scores.shape[1] == 1 else scores
 
-    def _head_scores(self, X: Any) -> np.ndarray:
-        """Return the scores of the head by its weights, and by their absolute values ``(2, N, Y)``."""
+    def _cell_probabilities(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
         classes, *groups = self._grown()
         trees = CellTrees(classes, groups[0] if groups else None, (self.n_estimators_, self.n_estimators_))
-        share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)
-        both = torch.stack([weights, weights.abs()])
-        return class_scores(trees.probabilities(self._coded_rows(X)), share, both).double().numpy()
+        return trees.probabilities(self._coded_rows(X))
 
     def _coded_rows(self, X: Any) -> np.ndarray:
         return validate_data(self, _coded(X, self.categories_), **self._TABLE, reset=False)
@@ -267,7 +249,7 @@ class FairDROBoostingClassifier(ChoosingClassifier):
         return len(self.feature_importances_) == self.n_features_in_ and len(self._grown()) == len(self.trees_)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = BaseClassifier.__sklearn_tags__(self)
         tags.input_tags.allow_nan = True
         return tags
 

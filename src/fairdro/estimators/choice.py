@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fairdro.estimators.base import BaseClassifier
+from fairdro.errors import InputError
+from fairdro.estimators.saving import SavingMixin
 from fairdro.methods import FairDRO
 from fairdro.metrics import Confusion
-from fairdro.selection import AsAsked, KeepAccuracy, Rule, choose_radius, plain_radius
+from fairdro.selection import AsAsked, KeepAccuracy, Rule, check_rule, choose_radius, plain_radius
 
 if TYPE_CHECKING:
     import altair as alt
@@ -19,28 +21,55 @@ if TYPE_CHECKING:
 POINTS = 20
 
 
-class ChoosingClassifier(BaseClassifier):
-    """A classifier with a whole frontier: one radius that is asked for, or one that a selection rule chooses."""
+class FrontierMixin(SavingMixin):
+    """A model with a whole frontier: one radius that is asked for, or one that a selection rule chooses."""
 
     rho: float | None
     rhos: Sequence[float] | None
-    rule: Rule | None
+    rule: Rule | str | None
     keep_accuracy: float
+    _countable_: bool
+
+    def _check_choice(self) -> None:
+        """Refuse parameters of the choice that cannot be, before anything is trained."""
+        if self.rho is not None and (self.rule is not None or self.rhos is not None):
+            raise InputError("With rho there is nothing to choose; leave out rule and rhos, or rho.")
+        self._selection_rule()
+        radii = self._radii()
+        if radii.ndim != 1 or len(radii) == 0 or not np.isfinite(radii).all() or (radii < 0).any():
+            raise InputError(
+                f"rho and rhos must be zero or positive numbers, got {self.rho if self.rhos is None else self.rhos}."
+            )
+
+    def _selection_rule(self) -> Rule:
+        if self.rho is not None:
+            return AsAsked()
+        return KeepAccuracy(self.keep_accuracy) if self.rule is None else check_rule(self.rule)
 
     def _radii(self) -> np.ndarray:
         """Return the radii to judge: plain training, and those to choose from."""
-        if self.rho is not None:
-            return np.unique([0.0, float(self.rho)])
-        return np.array(FairDRO.search["rho"].grid(POINTS) if self.rhos is None else self.rhos, dtype=np.float64)
+        try:
+            if self.rho is not None:
+                return np.unique([0.0, float(self.rho)])
+            given = FairDRO.search["rho"].grid(POINTS) if self.rhos is None else self.rhos
+            return np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"rho must be a number and rhos numbers, got {self.rho!r} and {self.rhos!r}.") from error
 
     def _choose(self, counts: np.ndarray, radii: np.ndarray, diverged: np.ndarray | None = None) -> None:
         """Keep how held-out rows were predicted ``(P, Y, A, Y)``, and choose a radius."""
-        rule = self.rule or KeepAccuracy(self.keep_accuracy)
-        if self.rho is not None:
-            rule = AsAsked()
+        unseen = (self.cell_counts_ > 0) & (counts[0].sum(-1) == 0)
+        if unseen.any():
+            k, a = np.argwhere(unseen)[0]
+            warnings.warn(
+                f"No held-out row is of {self._class_names[k]} / {self.group_names_[a]}: the frontier says nothing of it.",
+                UserWarning,
+                stacklevel=5,
+            )
+        rule = self._selection_rule()
         choice, self.frontier_ = choose_radius(counts, radii, rule, diverged=diverged)
         self.confusion_ = counts
-        self.best_index_, self.rho_ = choice.index, float(radii[choice.index])
+        self.best_index_, self.rho_ = int(choice.index), float(radii[choice.index])
         self._asked_ = isinstance(rule, AsAsked)
         self._how_chosen_ = getattr(rule, "__name__", None) or str(rule)
         self._judged: dict[int, Confusion] = {}
@@ -49,6 +78,8 @@ class ChoosingClassifier(BaseClassifier):
         """Return how held-out rows were predicted, by the chosen radius or by that of a row of ``frontier_``."""
         check_is_fitted(self)
         place = self.best_index_ if index is None else index
+        if not 0 <= place < len(self.frontier_):
+            raise InputError(f"There is no row {place} of frontier_, which has {len(self.frontier_)}.")
         judged = self.__dict__.setdefault("_judged", {})  # what is drawn of it is drawn once
         if place not in judged:
             judged[place] = Confusion(self.confusion_[place], self._class_names, self.group_names_, self._countable_)
@@ -89,4 +120,5 @@ class ChoosingClassifier(BaseClassifier):
         return alt.layer(base.mark_line(opacity=0.4).encode(order="rho:Q"), base.mark_circle(size=50), ring)
 
     def __getstate__(self) -> Any:
-        return {key: value for key, value in super().__getstate__().items() if key != "_judged"}
+        state: Any = super().__getstate__()
+        return {key: value for key, value in state.items() if key != "_judged"}

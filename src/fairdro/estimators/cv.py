@@ -1,34 +1,23 @@
 """FairDRO whose radius is chosen by cross-validation."""
 
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import check_cv
 
 from fairdro._utils.progress import bar
 from fairdro.cells import Cells
-from fairdro.estimators.choice import ChoosingClassifier
+from fairdro.estimators.choice import FrontierMixin
 from fairdro.estimators.linear import LayerClassifier, method_for, scaled
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO, Method
 from fairdro.metrics import confusion_counts
 from fairdro.selection import Rule
-from fairdro.training.folds import check_two_rows_per_class, stratified_folds
+from fairdro.training.folds import folds_of
 
 
-def folds_of(cv: Any, X: Any, cells: Cells, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return train and test rows of every fold; a number of folds means stratified by cell."""
-    if isinstance(cv, numbers.Integral):
-        return stratified_folds(cells, int(cv), seed)
-    check_two_rows_per_class(cells)
-    codes, rows = cells.y.numpy(), np.arange(len(cells))
-    return [(rows[train], rows[test]) for train, test in check_cv(cv, codes, classifier=True).split(X, codes)]
-
-
-class FairDROClassifierCV(ChoosingClassifier, LayerClassifier):
+class FairDROClassifierCV(FrontierMixin, LayerClassifier):
     """FairDRO whose radius is chosen by cross-validation over a whole frontier.
 
     Every fold trains all radii in one solve; held-out predictions of all folds are judged together, and the chosen radius is
@@ -75,7 +64,7 @@ class FairDROClassifierCV(ChoosingClassifier, LayerClassifier):
         rho: float | None = None,
         *,
         keep_accuracy: float = 0.95,
-        rule: Rule | None = None,
+        rule: Rule | str | None = None,
         rhos: Sequence[float] | None = None,
         cv: Any = 5,
         model: str = "linear",
@@ -96,10 +85,11 @@ class FairDROClassifierCV(ChoosingClassifier, LayerClassifier):
         self.verbose = verbose
 
     def _fit(self, X: Any, cells: Cells) -> None:
+        self._check_choice()
         radii = self._radii()
         counts, diverged = self._cross_validate(self._fairdro(tuple(radii.tolist())), X, cells)
         self._choose(counts, radii, diverged)
-        super()._fit(X, cells)
+        self._fit_layers(self._fairdro(self.rho_), X, cells)
 
     def _cross_validate(self, sweep: Method, X: Any, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
         """Return the confusion of held-out rows of all folds ``(P, Y, A, Y)``, and who diverged in one ``(P,)``."""
@@ -119,4 +109,4 @@ class FairDROClassifierCV(ChoosingClassifier, LayerClassifier):
         return method_for(self.model, FairDRO, {"rho": rho})
 
     def _method(self) -> Method:
-        return self._fairdro(getattr(self, "rho_", 1.0))
+        return self._fairdro(1.0)

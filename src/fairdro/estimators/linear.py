@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import fields
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairdro._utils.progress import OnStep, bar
 from fairdro.cells import Cells
-from fairdro.errors import InputError
+from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
 from fairdro.groups import TOO_FEW
-from fairdro.methods import METHODS, FairDRO, Method, check_hyperparameters, get_method
+from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
+from fairdro.models import BANKS
 from fairdro.training import TrainedBank
 from fairdro.training.engines import engine_for
 
@@ -29,9 +30,30 @@ class LayerClassifier(BaseClassifier):
     model: str = "linear"
     verbose: bool = False
 
+    def _method(self) -> Method:
+        """Return the method that trains the model."""
+        raise NotImplementedError
+
+    def _wants_groups(self) -> bool:
+        return type(self._method()) is not Scratch
+
+    def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
+        method = self._method()
+        if weight is not None and method.has_penalty():
+            warnings.warn(
+                f"The penalty of {method.name} counts all rows the same; sample_weight acts on its loss only.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return super()._validated(X, y, sensitive, weight)
+
     def _fit(self, X: Any, cells: Cells) -> None:
+        self._fit_layers(self._method(), X, cells)
+
+    def _fit_layers(self, method: Method, X: Any, cells: Cells) -> None:
+        """Train on all rows and keep what prediction needs."""
         with bar("training", 1, show=self.verbose) as part:
-            trained, scaler = self._train(self._method(), X, cells, np.arange(len(cells)), part(0))
+            trained, scaler = self._train(method, X, cells, np.arange(len(cells)), part(0))
         self.weights_ = trained.weights[0, 0].numpy()
         for name in LAYERS:  # of another model, fitted before
             self.__dict__.pop(name, None)
@@ -60,9 +82,7 @@ class LayerClassifier(BaseClassifier):
             warnings.filterwarnings("ignore", "There is one group only")  # said in other words in fit
             alone = method.points == 1
             trained = engine.train(features, taken, method, seeds=(self._seed(),), alone=alone, on_step=on_step)
-        if not isinstance(trained, TrainedBank):
-            raise InputError(f"{type(self).__name__} trains layers, not {self.model!r}; choose model linear or mlp.")
-        return trained, scaler
+        return cast("TrainedBank", trained), scaler
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the logits of the classes ``(N, Y)``; of two classes, the logit of the second ``(N,)``."""
@@ -114,6 +134,8 @@ def _pieces(rows: np.ndarray) -> list[np.ndarray]:
 
 def method_for(model: str, kind: type[Method], hyperparameters: dict[str, Any]) -> Method:
     """Return a method as it does best with the engine of a model."""
+    if model not in BANKS:
+        raise unknown_name("model of layers", model, list(BANKS))
     check_hyperparameters(kind, hyperparameters)
     return kind(**engine_for(model, kind).hyperparameters(kind, hyperparameters))
 

@@ -1,9 +1,11 @@
 """Rows to train on and rows to hold out, with every class and group in both as far as there are enough rows."""
 
+import numbers
 import warnings
+from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, check_cv
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
@@ -25,6 +27,15 @@ def stratified_folds(cells: Cells, number: int, seed: int) -> list[tuple[np.ndar
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # a rare cell
         return list(folds.split(strata, strata))
+
+
+def folds_of(cv: Any, X: Any, cells: Cells, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return train and test rows as scikit-learn's ``cv`` says; a number of folds means stratified by cell."""
+    if isinstance(cv, numbers.Integral):
+        return stratified_folds(cells, int(cv), seed)
+    check_two_rows_per_class(cells)
+    codes, rows = cells.y.numpy(), np.arange(len(cells))
+    return [(rows[train], rows[test]) for train, test in check_cv(cv, codes, classifier=True).split(X, codes)]
 
 
 def hold_out(cells: Cells, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,9 +6,12 @@ The classifier that minimises the weighted errors of the cells is known without 
 
 with :math:`\pi` the means of :math:`p(y, a \mid x)` over the data, so that every cell counts the same even where a model has
 not learned yet how frequent it is. The method responds to its errors; what is fitted is :math:`w` alone.
+
+LinearPost (Xian and Zhao, 2024) reaches the same family of classifiers by a linear program that trusts the probabilities.
 """
 
 import time
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +20,19 @@ from torch import Tensor
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
-from fairdro.methods import CellMeans, Method, Task
-from fairdro.training.controller import Controller
-from fairdro.training.trained import Trained, check_two_classes, mistaken, most_likely
+from fairdro.methods import CellMeans, FairDRO, Method, Task
+from fairdro.metrics import confusion_counts
+from fairdro.training.controller import Controller, History
+from fairdro.training.threads import torch_threads
+from fairdro.training.trained import Trained, check_two_classes, most_likely
+from fairdro.uncertainty import ChiSquareBall
 
 DAMPING = 0.3
-STEPS = 100
+STEPS, MOST_STEPS = 100, 1600
+TOLERANCE = 1e-3  # of the robust error
+ROWS_PER_BLOCK = 8192
+THRESHOLDS, MOST_ROWS = 2000, 100_000  # tried for a class, and rows that say which
+SWEEPS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +42,12 @@ class Head(Trained):
     Attributes
     ----------
     share : Tensor of shape (Y, A)
-        The mean probabilities of the cells; zero for those without rows.
+        The mean probabilities of the cells; zero for those without rows. A is 1 for a head that reads no groups.
+    converged : Tensor of bool, shape (1, P)
     """
 
     share: Tensor
+    converged: Tensor
 
     def predict(self, X: np.ndarray) -> Tensor:
         """Return class codes ``(1, P, N)``, given the probabilities of cells ``(N, Y, A)``."""
@@ -44,29 +56,64 @@ class Head(Trained):
 
 def class_scores(probabilities: np.ndarray, share: Tensor, weights: Tensor) -> Tensor:
     """Return the score of every class ``(P, N, Y)``: probabilities of cells ``(N, Y, A)`` by weights ``(P, Y, A)``."""
-    return _weighted(_relative(probabilities, share), weights)
+    relative = _relative(probabilities, share).permute(1, 2, 0).contiguous()
+    return torch.bmm(weights.float().transpose(0, 1), relative).permute(1, 2, 0)
 
 
 def _relative(probabilities: np.ndarray, share: Tensor) -> Tensor:
-    """Return the probabilities of the cells over their shares ``(Y, A, N)``, zero for cells without rows."""
+    """Return the probabilities of the cells over their shares ``(N, Y, A)``, zero for cells without rows."""
     inverse = torch.where(share > 0, 1 / share.clamp(min=1e-12), 0)
-    return (torch.from_numpy(probabilities) * inverse).float().permute(1, 2, 0).contiguous()
-
-
-def _weighted(relative: Tensor, weights: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return the weighted sums over groups ``(P, N, Y)``, a view of ``(Y, P, N)``."""
-    return torch.bmm(weights.float().transpose(0, 1), relative, out=out).permute(1, 2, 0)
+    return (torch.from_numpy(probabilities) * inverse).float()
 
 
 def head_refusal(method: Method) -> str | None:
     """Say why a head, or boosted trees, cannot be trained by a method, if so."""
     if not method.weighs_cells() or method.needs_loss:
-        return f"Boosted trees know methods that weigh cells by their errors only, and {method.name} does not; leave it out."
+        return f"A head needs a method that weighs cells by their errors only, and {method.name} does not; leave it out."
     return None
 
 
-def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: int = STEPS) -> Head:
+class _Blocks:
+    """Rows of one cell, or of one class where groups are soft, in pieces that fit the cache; the errors of heads on them."""
+
+    def __init__(self, relative: Tensor, cells: Cells) -> None:
+        self.counts, self.blocks = cells.counts, []
+        order = cells.codes.argsort(stable=True)
+        for of_stratum in order.split(cells.codes.unique(return_counts=True)[1].tolist()):
+            for rows in of_stratum.split(ROWS_PER_BLOCK):
+                part, own = cells.take(rows), int(cells.y[rows[0]])
+                share = part.membership if part.sample_weight is None else part.membership * part.sample_weight[:, None]
+                by_class = relative[rows].permute(1, 2, 0)
+                margins = [
+                    (k, torch.cat([by_class[own], -by_class[k]])) for k in range(cells.n_classes) if k != own
+                ]  # times weights, by how much the own class leads
+                group = None if cells.soft or part.sample_weight is not None else int(part.groups[0])
+                self.blocks.append((own, margins, group, share.float()))
+
+    def errors(self, weights: Tensor) -> Tensor:
+        """Return the mean error of every cell ``(P, Y, A)`` under weights ``(P, Y, A)``; NaN for an empty one."""
+        weights = weights.float()
+        total = torch.zeros(len(weights), *self.counts.shape)
+        for own, margins, group, share in self.blocks:
+            lost = None
+            for k, margin in margins:
+                lead = torch.cat([weights[:, own], weights[:, k]], dim=1) @ margin
+                behind = (torch.le if k < own else torch.lt)(lead, 0, out=lead)  # ties go to the lower class
+                lost = behind if lost is None else torch.maximum(lost, behind, out=lost)
+            if lost is None:
+                continue
+            if group is None:
+                total[:, own] += lost @ share
+            else:
+                total[:, own, group] += lost.sum(1)
+        return total.double() / self.counts.where(self.counts > 0, torch.nan)
+
+
+def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
     """Let a method respond to the errors of the best classifier under its weights, until both converge.
+
+    The method's own step is damped to 0.3 of it and falls to nothing over a hundred steps; where it could still gain then,
+    it goes on for twice as many, and so on.
 
     Parameters
     ----------
@@ -76,8 +123,11 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: 
         Of the same rows.
     method : Method
         All its points at once.
-    steps : int
-        The method's own step is damped to 0.3 of it, falling to nothing.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a point has not converged.
     """
     if (refusal := head_refusal(method)) is not None:
         raise InputError(refusal)
@@ -86,15 +136,156 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method, *, steps: 
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(cells)} labels.")
     start = time.perf_counter()
     share = torch.from_numpy(np.average(probabilities, axis=0, weights=cells.sample_weight)).where(cells.counts > 0, 0)
-    relative = _relative(probabilities, share)
-    scores = relative.new_empty(cells.n_classes, method.points, len(cells))
-    wrong = relative.new_empty(method.points, len(cells))
-    controller = Controller(method, Task(cells.counts, (1, method.points), hidden=False), steps)
-    for _ in controller.rounds():
-        for step in controller.steps():
-            mistaken(_weighted(relative, controller.weights[0], out=scores), cells.y, out=wrong)
-            means = CellMeans(cells.means(wrong).double()[None])
-            if not controller.update(means, damping=DAMPING * (1 - step / steps)):
-                break  # it responds between rounds, or never
+    controller = Controller(method, Task(cells.counts, (1, method.points), hidden=False), STEPS)
+    with torch_threads(1):
+        blocks = _Blocks(_relative(probabilities, share), cells)
+        for _ in controller.rounds():
+            converged = _converge(controller, blocks)
+    if (number := int((~converged).sum())) > 0:
+        warnings.warn(
+            f"{number} of {method.points} heads have not converged: a class and group has too few rows, or the "
+            "probabilities say too little. Use smaller radii.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     seconds, sound = time.perf_counter() - start, torch.zeros(1, method.points, dtype=torch.bool)
-    return Head(share=share, diverged=sound, seconds=seconds, **controller.results())
+    return Head(share=share, converged=converged, diverged=sound, seconds=seconds, **controller.results())
+
+
+def _converge(controller: Controller, blocks: _Blocks) -> Tensor:
+    """Respond until no point drifts any more; return which have converged ``(1, P)``.
+
+    Errors of finitely many rows jump, and at a jump responses alternate for ever around the weights that settle there. So
+    what counts is their mean over the second half of the steps: the drift of the weights, by what it gains in error.
+    """
+    steps = STEPS
+    while True:
+        controller.restart(steps)
+        for step in controller.steps():
+            means = CellMeans(blocks.errors(controller.weights[0])[None])
+            if not controller.update(means, damping=DAMPING * (1 - step / steps)):
+                return torch.ones(means.error.shape[:2], dtype=torch.bool)  # it responds between rounds, or never
+        half = controller.seen[-(steps // 2) :]
+        drift = (controller.weights - half[0][0]) / (
+            DAMPING * steps / 24
+        )  # the sum of damping times smoothing, each 1 - t / T
+        error = 1 - torch.stack([accuracy for _, accuracy in half]).mean(0)
+        converged = (drift * error).nansum((-1, -2)).abs() / error.shape[-2] <= TOLERANCE
+        steps *= 2
+        if bool(converged.all()) or steps > MOST_STEPS:
+            return converged
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Probabilities of cells by models that have not seen the row.
+
+    Attributes
+    ----------
+    probabilities : ndarray of shape (N, Y, A)
+        NaN for rows that no fold holds out.
+    fold : ndarray of int, shape (N,)
+        Which fold held the row out, -1 for none.
+    rounds : tuple of int
+        Of boosted trees: the mean number of rounds of class and group.
+    """
+
+    probabilities: np.ndarray
+    fold: np.ndarray
+    rounds: tuple[int, int] = (0, 0)
+
+
+def judge_heads(
+    probabilities: np.ndarray, cells: Cells, method: FairDRO, fold: np.ndarray, *, infer_groups: bool = True
+) -> np.ndarray:
+    """Return how rows are predicted by heads that were not fitted to them, by point ``(P, Y, A, Y)``.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (N, Y, A)
+        Of cells, by models that were not trained on the row.
+    cells : Cells
+    method : FairDRO
+    fold : ndarray of int, shape (N,)
+        The head of a fold is fitted to all others; -1 leaves a row out. Where there is one fold only, heads are fitted to
+        every second row of it.
+    infer_groups : bool
+        Whether heads read the probabilities of groups.
+    """
+    part, known = fold.copy(), np.flatnonzero(fold >= 0)
+    if part.max() == 0:
+        part[known] = np.arange(len(known)) % 2
+    total = np.zeros((method.points, cells.n_classes, cells.n_groups, cells.n_classes))
+    for i in range(part.max() + 1):
+        fitted, judged = np.flatnonzero((part >= 0) & (part != i)), np.flatnonzero(part == i)
+        fit = fit_head if infer_groups else fit_thresholds
+        head = fit(probabilities[fitted], cells.take(torch.from_numpy(fitted)), method)
+        total += confusion_counts(head.predict(probabilities[judged])[0], cells.take(torch.from_numpy(judged)))
+    return total
+
+
+def fit_thresholds(probabilities: np.ndarray, cells: Cells, method: FairDRO) -> Head:
+    r"""Fit a head that reads the probabilities of the classes alone, and infers no group.
+
+    It predicts the class with the largest :math:`u_y\, p(y \mid x)`; the multipliers :math:`u` are those with the smallest
+    robust error :math:`\frac{1}{|Y|} \sum_y \max_{q \in Q_\rho} \sum_a q_a e_{y,a}`, searched for one class after the other
+    until none gains.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (N, Y, 1)
+        Of the classes, by a model that was not trained on the row.
+    cells : Cells
+    method : FairDRO
+        All its points at once.
+    """
+    check_two_classes(cells.counts)
+    start = time.perf_counter()
+    p_class = probabilities[:, :, 0]
+    share = torch.from_numpy(np.average(p_class, axis=0, weights=cells.sample_weight))
+    logs = torch.from_numpy(np.log(np.maximum(p_class, 1e-12))) - share.clamp(min=1e-12).log()
+    radii = np.atleast_1d(method.rho)
+    found, errors = zip(*(_search(logs, cells, ChiSquareBall(float(rho))) for rho in radii), strict=True)
+    weights = torch.stack(found).softmax(-1)[None, :, :, None]
+    history = History(weights[None].expand(1, -1, -1, -1, cells.n_groups), 1 - torch.stack(errors)[None, None])
+    seconds, sound = time.perf_counter() - start, torch.zeros(1, len(radii), dtype=torch.bool)
+    return Head(weights=weights, share=share[:, None], converged=~sound, history=history, diverged=sound, seconds=seconds)
+
+
+def _search(logs: Tensor, cells: Cells, ball: ChiSquareBall) -> tuple[Tensor, Tensor]:
+    """Return the logarithms of the multipliers ``(Y,)`` with the smallest robust error, and the errors ``(Y, A)``."""
+    n_classes = cells.n_classes
+    shift, least, best = torch.zeros(n_classes, dtype=torch.float64), torch.inf, torch.zeros(n_classes, cells.n_groups)
+    for _ in range(SWEEPS if n_classes > 2 else 1):
+        before = float(least)
+        for k in range(1, n_classes):  # only ratios count
+            others = logs + shift
+            others[:, k] = -torch.inf
+            rival, other = others.max(1)
+            needed = rival - logs[:, k]  # the shift above which a row is predicted as k
+            some = needed[torch.linspace(0, len(needed) - 1, min(len(needed), MOST_ROWS)).long()]
+            bounds = torch.quantile(some, torch.linspace(0, 1, THRESHOLDS, dtype=torch.float64)).unique()
+            place = torch.searchsorted(bounds, needed)  # predicted as k from this bound on
+            own = cells.y == k
+            error = _step_errors(place, own, other != cells.y, cells, len(bounds))
+            robust = (ball.best_response(error) * error).nansum((-1, -2))
+            if float(robust.min()) < least:
+                i = int(robust.argmin())
+                least, best, shift[k] = float(robust[i]), error[i], float(bounds[i]) + 1e-9
+        if before - float(least) < 1e-6:
+            break
+    return shift, best
+
+
+def _step_errors(place: Tensor, own: Tensor, wrong_below: Tensor, cells: Cells, n: int) -> Tensor:
+    """Return the errors of the cells ``(n, Y, A)`` at n bounds of a class.
+
+    Its own rows are wrong below their place and right from there on; other rows are wrong from there on, and below where
+    ``wrong_below``.
+    """
+    onset = torch.where(own, -1.0, 1.0 - wrong_below.double())
+    changes = torch.zeros(n + 1, cells.n_classes * cells.n_groups, dtype=torch.float64)
+    changes.index_add_(0, place.clamp(max=n), cells.indicator.double() * onset[:, None])
+    start = cells.totals(torch.where(own, 1.0, wrong_below.double())).sums
+    total = start.flatten() + changes[:-1].cumsum(0)
+    return total.unflatten(-1, start.shape) / cells.counts.where(cells.counts > 0, torch.nan)

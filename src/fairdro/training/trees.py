@@ -17,11 +17,10 @@ from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import Method
-from fairdro.metrics import confusion_counts
 from fairdro.models.trees import Table, Trees, TreeSettings, tabulate
 from fairdro.training.folds import stratified_folds
 from fairdro.training.gradients import CrossEntropy, Scores, class_targets, group_targets, log_loss, n_scores, softmax
-from fairdro.training.head import Head, fit_head, head_refusal
+from fairdro.training.head import Head, OutOfFold, fit_head, head_refusal
 from fairdro.training.trained import Trained, check_two_classes
 
 FOLDS = 5
@@ -49,25 +48,6 @@ class CellTrees:
         r"""Return :math:`p(y | x)\, p(a | x)` for every row ``(N, Y, A)``."""
         of_group = np.ones((len(X), 1)) if self.groups is None else softmax(self.groups.scores(X))
         return softmax(self.classes.scores(X))[:, :, None] * of_group[:, None, :]
-
-
-@dataclass(frozen=True)
-class OutOfFold:
-    """Probabilities of cells by trees that have not seen the row.
-
-    Attributes
-    ----------
-    probabilities : ndarray of shape (N, Y, A)
-        NaN for rows that no fold holds out.
-    fold : ndarray of int, shape (N,)
-        Which fold held the row out, -1 for none.
-    rounds : tuple of int
-        Mean number of rounds of class and group.
-    """
-
-    probabilities: np.ndarray
-    fold: np.ndarray
-    rounds: tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,23 +135,6 @@ def predict_out_of_fold(
             on_step(i + 1, len(folds))
     mean = np.mean(rounds, axis=0).round()
     return OutOfFold(probabilities, fold, (int(mean[0]), int(mean[1])))
-
-
-def judge_heads(held_out: OutOfFold, cells: Cells, method: Method) -> np.ndarray:
-    """Return how rows are predicted by heads that were not fitted to them, by point ``(P, Y, A, Y)``.
-
-    The head of a fold is fitted to all others; where there is one fold only, to every second row of it.
-    """
-    part, known = held_out.fold.copy(), np.flatnonzero(held_out.fold >= 0)
-    if part.max() == 0:
-        part[known] = np.arange(len(known)) % 2
-    total = np.zeros((method.points, cells.n_classes, cells.n_groups, cells.n_classes))
-    for i in range(part.max() + 1):
-        fitted, judged = np.flatnonzero((part >= 0) & (part != i)), np.flatnonzero(part == i)
-        head = fit_head(held_out.probabilities[fitted], cells.take(torch.from_numpy(fitted)), method)
-        predictions = head.predict(held_out.probabilities[judged])[0]
-        total += confusion_counts(predictions, cells.take(torch.from_numpy(judged)))
-    return total
 
 
 def grow_cell_trees(

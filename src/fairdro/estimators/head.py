@@ -1,0 +1,336 @@
+"""A FairDRO head for any model: for probabilities from anywhere, and for any scikit-learn classifier."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from fairdro._utils.files import write_whole
+from fairdro._utils.hashing import digest
+from fairdro.cells import Cells
+from fairdro.errors import InputError
+from fairdro.estimators.base import CellsMixin
+from fairdro.estimators.choice import FrontierMixin
+from fairdro.groups import TOO_FEW, encode_groups, encode_labels
+from fairdro.methods import FairDRO
+from fairdro.selection import AsAsked, Rule
+from fairdro.training.folds import stratified_folds
+from fairdro.training.head import OutOfFold, class_scores, fit_thresholds, judge_heads
+from fairdro.training.head import fit_head as fit_weights
+
+FOLDS = 5
+HEAD_FORMAT = 1
+INFERS = (
+    "It infers the group of a row from its features, by a second model, to decide. Where that is not allowed, fit it with "
+    "infer_groups=False: it then reads the probabilities of the classes alone."
+)
+READS_CLASSES = "It reads the probabilities of the classes alone, and infers no group."
+
+
+class HeadMixin(FrontierMixin):
+    """What models with a head share: all radii at once, and predictions from probabilities of cells."""
+
+    infer_groups: bool = True
+
+    def _fit_head(self, held_out: OutOfFold, cells: Cells) -> None:
+        """Judge heads of every radius on rows they were not fitted to, choose one, and fit all to all rows."""
+        radii, known = self._radii(), np.flatnonzero(held_out.fold >= 0)
+        method = FairDRO(rho=tuple(radii.tolist()), **FairDRO.stepwise)
+        probabilities, some = held_out.probabilities[known], cells.take(torch.from_numpy(known))
+        counts = judge_heads(probabilities, some, method, held_out.fold[known], infer_groups=self.infer_groups)
+        self._choose(counts, radii)
+        head = (fit_weights if self.infer_groups else fit_thresholds)(probabilities, some, method)
+        self.frontier_["converged"] = head.converged[0].numpy()
+        self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
+        self.weights_ = self.frontier_weights_[self.best_index_]
+
+    def at(self, rho: float) -> Self:
+        """Return the same model at another radius of its frontier, which takes no training."""
+        check_is_fitted(self)
+        if not isinstance(rho, int | float | np.number):
+            raise InputError(f"rho must be one of the numbers in frontier_['rho'], got {rho!r}.")
+        places = np.flatnonzero(np.isclose(self.frontier_["rho"], rho))
+        if len(places) == 0:
+            known = ", ".join(f"{radius:g}" for radius in self.frontier_["rho"])
+            raise InputError(f"{rho:g} is not among the radii of the frontier: {known}.")
+        other = copy.copy(self)
+        other.best_index_, other.rho_ = int(places[0]), float(self.frontier_["rho"].iloc[places[0]])
+        other.weights_ = self.frontier_weights_[other.best_index_]
+        other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
+        other._how_chosen_, other._asked_ = str(AsAsked()), True
+        return other
+
+    def _head_scores(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return the scores of the classes by the weights, and by their absolute values ``(2, N, Y)``."""
+        share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)
+        return class_scores(probabilities, share, torch.stack([weights, weights.abs()])).double().numpy()
+
+    def _head_decision(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
+        scores = self._head_scores(probabilities)[0]
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _head_proba(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return probabilities ``(N, Y)`` by which the largest is predicted.
+
+        They are those of a population in which classes and groups occur as they are weighted. Where a weight is negative
+        there is none, and all classes are given twice the most that speaks against one of them.
+        """
+        scores, bulk = self._head_scores(probabilities)
+        scores = scores + (bulk - scores).max(axis=1, keepdims=True)
+        total = scores.sum(axis=1, keepdims=True)
+        return np.where(total > 0, scores / np.where(total > 0, total, 1), 1 / scores.shape[1])
+
+    def _remarks(self) -> Sequence[str]:
+        return [*super()._remarks(), INFERS if self.infer_groups else READS_CLASSES]
+
+
+class FairDROHead(CellsMixin, HeadMixin):
+    """A head on probabilities of class and group; made by :func:`fit_head`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (Y,)
+        Of the columns of ``p_class``.
+    group_names_ : list of str
+        Of the columns of ``p_group``.
+    merged_groups_ : list of str
+        Empty: a head merges no groups.
+    cell_counts_ : ndarray of shape (Y, A)
+        Rows per class and group it was fitted to.
+    frontier_ : DataFrame
+        A row per radius: rho, metrics on rows that its head was not fitted to, whether it converged, and which is selected.
+    rho_ : float
+    best_index_ : int
+        Row of ``frontier_``.
+    confusion_ : ndarray of shape (P, Y, A, Y)
+        Rows by radius, class, group and prediction, by heads that were not fitted to them.
+    weights_ : ndarray of shape (Y, A), or (Y, 1) where no group is inferred
+        The fitted weights; for FairDRO, q.
+    frontier_weights_ : ndarray of shape (P, Y, A), or (P, Y, 1)
+        Those of every radius.
+    share_ : ndarray of shape (Y, A), or (Y, 1)
+        The mean probabilities of classes and groups.
+    """
+
+    def __init__(
+        self,
+        rho: float | None = None,
+        *,
+        keep_accuracy: float = 0.95,
+        rule: Rule | str | None = None,
+        rhos: Sequence[float] | None = None,
+        infer_groups: bool = True,
+        min_cell_size: int = TOO_FEW,
+    ) -> None:
+        self.rho, self.keep_accuracy, self.rule, self.rhos = rho, keep_accuracy, rule, rhos
+        self.infer_groups, self.min_cell_size = infer_groups, min_cell_size
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - scikit-learn's signature
+        """Return the parameters by name."""
+        names = ("rho", "keep_accuracy", "rule", "rhos", "infer_groups", "min_cell_size")
+        return {name: getattr(self, name) for name in names}
+
+    def predict(self, p_class: Any, p_group: Any = None) -> np.ndarray:
+        """Return the class of every row.
+
+        Parameters
+        ----------
+        p_class : array-like of shape (N, Y)
+        p_group : array-like of shape (N, A) or (N, Y, A)
+            As in :func:`fit_head`; not read where no group is inferred.
+        """
+        decision = self._head_decision(self._probabilities(p_class, p_group))
+        return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)]
+
+    def predict_proba(self, p_class: Any, p_group: Any = None) -> np.ndarray:
+        """Return the probabilities of the classes ``(N, Y)`` in a population weighted as the head is, as :meth:`predict`."""
+        return self._head_proba(self._probabilities(p_class, p_group))
+
+    def decision_function(self, p_class: Any, p_group: Any = None) -> np.ndarray:
+        """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
+        return self._head_decision(self._probabilities(p_class, p_group))
+
+    def _probabilities(self, p_class: Any, p_group: Any) -> np.ndarray:
+        return cell_probabilities(p_class, p_group, len(self.classes_), len(self.group_names_), self.infer_groups)
+
+    def save(self, folder: str | Path) -> None:
+        """Save the head into one JSON file; :func:`fairdro.load` reads it.
+
+        Parameters
+        ----------
+        folder : path
+            Of the file.
+        """
+        fitted = {key: _plain(value) for key, value in vars(self).items() if key.endswith("_")}
+        rule = None if self.rule is None else str(self._selection_rule())
+        about = {
+            "format": HEAD_FORMAT,
+            "kind": "FairDROHead",
+            "infer_groups": bool(self.infer_groups),
+            "rule": rule,
+            "fitted": fitted,
+        }
+        write_whole(Path(folder), json.dumps(about | {"checksum": digest(about)}, indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what :meth:`save` wrote; a file that was cut or changed is refused."""
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+            if about.pop("checksum") != digest(about) or about["format"] != HEAD_FORMAT or about["kind"] != "FairDROHead":
+                raise ValueError("it was changed, or another version saved it")  # noqa: TRY301 - one sentence
+            head = cls(infer_groups=about["infer_groups"])
+            for key, value in about["fitted"].items():
+                setattr(head, key, _unplain(key, value))
+            if head.frontier_weights_.shape[0] != len(head.frontier_) or len(head.classes_) != head.share_.shape[0]:
+                raise ValueError("its parts do not fit together")  # noqa: TRY301
+        except OSError as error:
+            raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise InputError(f"{path} is no head that can be used ({error}); save it again.") from error
+        return head
+
+
+def _plain(value: Any) -> Any:
+    """Return a fitted value as JSON holds it."""
+    if isinstance(value, pd.DataFrame):
+        return {str(name): value[name].tolist() for name in value.columns}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _unplain(key: str, value: Any) -> Any:
+    if key == "frontier_":
+        return pd.DataFrame(value)
+    return np.array(value) if isinstance(value, list) and not key.endswith(("names_", "groups_")) else value
+
+
+def cell_probabilities(p_class: Any, p_group: Any, n_classes: int, n_groups: int, infer_groups: bool) -> np.ndarray:  # noqa: FBT001
+    """Return probabilities of cells ``(N, Y, A)``, or of classes ``(N, Y, 1)`` where no group is inferred."""
+    classes = None if p_class is None else _checked(p_class, "p_class", (n_classes,))
+    if not infer_groups:
+        if classes is None:
+            raise InputError("Without inferring groups, p_class is needed.")
+        return classes[:, :, None]
+    if p_group is None:
+        raise InputError("p_group is needed: the probabilities of the groups. Or fit with infer_groups=False.")
+    shape = (n_groups,) if np.ndim(p_group) == 2 else (n_classes, n_groups)
+    groups = _checked(p_group, "p_group", shape, joint=classes is None)
+    if classes is None:
+        return groups
+    if len(classes) != len(groups):
+        raise InputError(f"p_class has {len(classes)} rows but p_group has {len(groups)}.")
+    return classes[:, :, None] * (groups[:, None, :] if groups.ndim == 2 else groups)
+
+
+def _checked(values: Any, what: str, shape: tuple[int, ...], *, joint: bool = False) -> np.ndarray:
+    """Return probabilities as an array, or say what is wrong with them."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must hold numbers: {error}.") from error
+    if array.ndim != len(shape) + 1 or array.shape[1:] != shape or len(array) == 0:
+        wanted = " x ".join(map(str, shape))
+        raise InputError(f"{what} must have a row per sample and {wanted} columns, got shape {array.shape}.")
+    total = array.reshape(len(array), -1).sum(1) if joint else array.sum(-1)
+    if not np.isfinite(array).all() or (array < 0).any() or not np.allclose(total, 1, atol=1e-3):
+        raise InputError(
+            f"{what} must hold probabilities: none missing or negative, and every row sums to one (rows sum to between "
+            f"{np.nanmin(total):.4g} and {np.nanmax(total):.4g})."
+        )
+    return array
+
+
+def fit_head(
+    p_class: Any,
+    p_group: Any,
+    y: Any,
+    sensitive_features: Any,
+    *,
+    rho: float | None = None,
+    keep_accuracy: float = 0.95,
+    rule: Rule | str | None = None,
+    rhos: Sequence[float] | None = None,
+    classes: Sequence[Any] | None = None,
+    infer_groups: bool = True,
+    sample_weight: Any = None,
+    min_cell_size: int = TOO_FEW,
+    random_state: int = 0,
+) -> FairDROHead:
+    r"""Fit a head to probabilities from anywhere, on rows that no model was trained on.
+
+    It predicts :math:`\arg\max_y \sum_a w_{y,a} / \pi_{y,a}\; p(y, a \mid x)`, with weights that FairDRO fits to its errors,
+    for all radii at once. The radius is chosen by five folds of these rows.
+
+    Parameters
+    ----------
+    p_class : array-like of shape (N, Y), or None
+        Probabilities of the classes, a column each in sorted order, or in that of ``classes``.
+    p_group : array-like, or None
+        Probabilities of the groups ``(N, A)`` given x, in the order of the groups' sorted names (of the columns, where
+        groups are shares); or given x and the class ``(N, Y, A)``; or, with ``p_class=None``, of all classes and groups
+        together ``(N, Y, A)``, which sum to one. None with ``infer_groups=False``.
+    y : array-like of shape (N,)
+    sensitive_features : array-like, Series, DataFrame or list of columns
+        Groups, see :func:`~fairdro.groups.encode_groups`.
+    rho, keep_accuracy, rule, rhos
+        As of :class:`~fairdro.FairDROClassifierCV`.
+    classes : sequence, optional
+        Labels of the columns of ``p_class``.
+    infer_groups : bool, default True
+        False for the best head that reads the probabilities of the classes alone: a multiplier per class, and a shorter
+        frontier.
+    sample_weight : array-like of shape (N,), optional
+    min_cell_size : int, default 30
+        Rows of a class and group below which a warning says that they are few.
+    random_state : int, default 0
+        Seed of the folds.
+
+    Returns
+    -------
+    FairDROHead
+
+    Examples
+    --------
+    >>> head = fit_head(p_class, p_group, y, sex)  # doctest: +SKIP
+    >>> head.frontier_  # doctest: +SKIP
+    >>> head.predict(p_class_new, p_group_new)  # doctest: +SKIP
+    >>> head.at(10.0).save("head.json")  # doctest: +SKIP
+    """
+    head = FairDROHead(
+        rho, keep_accuracy=keep_accuracy, rule=rule, rhos=rhos, infer_groups=infer_groups, min_cell_size=min_cell_size
+    )
+    head._check_choice()
+    codes, labels = encode_labels(y, "y")
+    head.classes_, codes = _in_order(codes, labels, classes)
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    names = encode_groups(sensitive_features).names
+    probabilities = cell_probabilities(p_class, p_group, len(head.classes_), len(names), infer_groups)
+    if len(probabilities) != len(codes):
+        raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(codes)} labels.")
+    cells = head._cells(codes, sensitive_features, weight)
+    fold = np.full(len(codes), -1)
+    for i, (_, test) in enumerate(stratified_folds(cells, FOLDS, random_state)):
+        fold[test] = i
+    head._fit_head(OutOfFold(probabilities, fold), cells)
+    return head
+
+
+def _in_order(codes: np.ndarray, labels: np.ndarray, classes: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes in the order of the columns of ``p_class``, and codes of the rows in it."""
+    if classes is None:
+        return labels, codes
+    places = pd.Index(np.asarray(classes)).get_indexer(pd.Index(labels))
+    if (places < 0).any():
+        raise InputError(
+            f"y holds {labels[places < 0][0]!r}, which is not among the classes: {', '.join(map(str, classes))}."
+        )
+    return np.asarray(classes), places[codes]

@@ -1,0 +1,343 @@
+"""A FairDRO head on any scikit-learn classifier: out-of-fold probabilities of class and group, then a head."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import _safe_indexing, check_consistent_length, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
+
+from fairdro.cells import Cells
+from fairdro.errors import InputError, unknown_name
+from fairdro.estimators.base import BaseClassifier
+from fairdro.estimators.head import HeadMixin
+from fairdro.groups import TOO_FEW
+from fairdro.methods import FairDRO
+from fairdro.selection import Rule, choose_radius
+from fairdro.training.folds import folds_of
+from fairdro.training.head import OutOfFold, judge_heads
+
+Joint = Literal["independent", "conditional", "cells", "auto"]
+JOINTS = list(get_args(Joint))
+FEW_ERRORS = 0.005  # of rows that a frozen model has not seen; below, it probably has
+
+
+class FairDROHeadClassifier(HeadMixin, BaseClassifier):
+    """Any classifier made fair on rows it has not seen, by a FairDRO head on its probabilities.
+
+    Every row is predicted by models of class and group that were not trained on it; the head is fitted to these
+    probabilities, for all radii at once, and one radius is chosen by rows the head was not fitted to. The models are then
+    trained again on all rows. The wrapped classifiers get X as it was passed.
+
+    The head infers the group of a row from X, by a second model; no group is needed to predict. With ``infer_groups=False``
+    it infers none.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        With ``predict_proba``; by default logistic regression. ``FrozenEstimator(model)`` is a model you already have: pass
+        rows to ``fit`` that it was not trained on.
+    group_estimator : classifier, optional
+        Of the groups; by default a clone of ``estimator``.
+    rho : float, optional
+        Radius; by default one is chosen on held-out rows over a whole frontier.
+    keep_accuracy : float, default 0.95
+        Share of plain training's accuracy to keep: the paper's rule, on held-out rows.
+    rule : callable, optional
+        Another selection rule instead, see :mod:`fairdro.selection`.
+    rhos : sequence of float, optional
+        Radii to try; by default 0, which is plain training, and 19 over the paper's range.
+    joint : {"independent", "conditional", "cells", "auto"}, default "independent"
+        How probabilities of class and group together are made: ``p(y|x) p(a|x)`` by two models; ``p(y|x) p(a|x,y)``
+        by a model of the class and one of the group for every class; one model of all classes and groups; or the
+        one of the three whose chosen radius has the smallest DCA on held-out rows, which trains 3 + Y models per fold
+        instead of 2.
+    infer_groups : bool, default True
+        Whether the head may infer groups; without, it has one number per class and a shorter frontier.
+    cv : int, splitter or list of (train, test), default 5
+        Number of folds, or scikit-learn's ways to say more.
+    small_cells : {"warn", "merge", "refuse"}, default "warn"
+        What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
+    min_cell_size : int, default 30
+    n_jobs : int, optional
+        Fits at the same time, in scikit-learn's sense: None for one, -1 for all cores.
+    random_state : int, default 0
+        Seed of the folds.
+
+    Attributes
+    ----------
+    estimators_ : list of classifiers
+        The model of the class and that of the group, with ``conditional`` one per class; or the one of all classes and
+        groups. They predict codes: places in ``classes_`` and ``group_names_``, or ``y * A + a``.
+    joint_ : str
+        The joint that was taken; ``classes`` where no group is inferred.
+    frontier_, rho_, best_index_, confusion_
+        As of :class:`~fairdro.FairDROClassifierCV`; ``frontier_`` also says which heads converged.
+    frontier_weights_ : ndarray of shape (P, Y, A)
+        q of every radius of ``frontier_``; see :meth:`at`.
+    share_ : ndarray of shape (Y, A)
+        The mean probabilities of classes and groups.
+    classes_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
+        As of :class:`~fairdro.FairDROClassifier`.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        group_estimator: Any = None,
+        *,
+        rho: float | None = None,
+        keep_accuracy: float = 0.95,
+        rule: Rule | str | None = None,
+        rhos: Sequence[float] | None = None,
+        joint: str = "independent",
+        infer_groups: bool = True,
+        cv: Any = 5,
+        small_cells: str = "warn",
+        min_cell_size: int = TOO_FEW,
+        n_jobs: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.group_estimator = group_estimator
+        self.rho = rho
+        self.keep_accuracy = keep_accuracy
+        self.rule = rule
+        self.rhos = rhos
+        self.joint = joint
+        self.infer_groups = infer_groups
+        self.cv = cv
+        self.small_cells = small_cells
+        self.min_cell_size = min_cell_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
+        self._check_choice()
+        if self.joint not in JOINTS:
+            raise unknown_name("joint", self.joint, JOINTS)
+        for model in (self._of_class(), self._of_group()):
+            if not hasattr(model, "predict_proba"):
+                raise InputError(f"{type(model).__name__} has no predict_proba, which a head needs; calibrate it first.")
+        if y is None:
+            raise ValueError("This FairDROHeadClassifier estimator requires y to be passed, but the target y is None.")
+        validate_data(self, X, skip_check_array=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        if weight is not None:
+            weight = _check_sample_weight(weight, np.empty((_num_samples(X), 1)), dtype=np.float64)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if self._frozen and not np.array_equal(self._of_class().classes_, self.classes_):
+            known = ", ".join(map(str, self._of_class().classes_))
+            raise InputError(f"The rows must hold the classes that the frozen model knows, and no others: {known}.")
+        return X, self._cells(codes, sensitive, weight)
+
+    @property
+    def _frozen(self) -> bool:
+        return isinstance(self.estimator, FrozenEstimator)
+
+    def _of_class(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _of_group(self) -> Any:
+        if self.group_estimator is not None:
+            return self.group_estimator
+        return self.estimator.estimator if self._frozen else self._of_class()
+
+    def _fit(self, X: Any, cells: Cells) -> None:
+        held_out = self._held_out(X, cells, folds_of(self.cv, X, cells, self._seed()))
+        self._fit_head(held_out, cells)
+        self._fit_models(X, cells, held_out)
+
+    def _held_out(self, X: Any, cells: Cells, folds: list[tuple[np.ndarray, np.ndarray]]) -> OutOfFold:
+        """Predict every row by models that have not seen it, and take the joint that does best."""
+        fold = np.full(len(cells), -1)
+        for i, (_, test) in enumerate(folds):
+            fold[test] = i
+        joints = self._joints(cells)
+        parts = list(dict.fromkeys(part for joint in joints for part in _parts(joint, cells)))
+        done = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_and_predict)(self._model(part), part, cells, X, train, test)
+            for part in parts
+            for train, test in folds
+        )
+        found = {part: np.full((len(cells), part.width(cells)), np.nan) for part in parts}
+        for (part, test), values in zip(((part, test) for part in parts for _, test in folds), done, strict=True):
+            found[part][test] = values
+        if self._frozen:
+            self._warn_if_known(found[Part("class")], cells)
+        made = {joint: _joined([found[part] for part in _parts(joint, cells)], cells) for joint in joints}
+        self.joint_ = joints[0] if len(joints) == 1 else min(joints, key=lambda name: self._gap(made[name], fold, cells))
+        return OutOfFold(made[self.joint_], fold)
+
+    def _joints(self, cells: Cells) -> list[str]:
+        """Name the joints to try."""
+        if not self.infer_groups or cells.n_groups == 1:
+            return ["classes"]
+        if self._frozen and self.joint == "cells":
+            raise InputError("A frozen model gives classes, not classes and groups together; use another joint.")
+        tried = JOINTS if self.joint == "auto" else [self.joint]
+        return [name for name in tried if name != "auto" and not (self._frozen and name == "cells")]
+
+    def _gap(self, probabilities: np.ndarray, fold: np.ndarray, cells: Cells) -> float:
+        """Return the DCA of the chosen radius on held-out rows."""
+        radii, known = self._radii(), np.flatnonzero(fold >= 0)
+        method = FairDRO(rho=tuple(radii.tolist()), **FairDRO.stepwise)
+        counts = judge_heads(probabilities[known], cells.take(torch.from_numpy(known)), method, fold[known])
+        choice, frontier = choose_radius(counts, radii, self._selection_rule())
+        return float(frontier["dca"].iloc[choice.index])
+
+    def _model(self, part: Part) -> Any:
+        """Return a fresh model; a frozen one as it is."""
+        return clone(self._of_group() if part.what == "group" else self._of_class())
+
+    def _warn_if_known(self, p_class: np.ndarray, cells: Cells) -> None:
+        """Warn where a frozen model makes so few errors that the rows must have trained it."""
+        known = ~np.isnan(p_class[:, 0])
+        wrong = float((p_class[known].argmax(1) != cells.y.numpy()[known]).mean())
+        if wrong < FEW_ERRORS:
+            warnings.warn(
+                f"The frozen model is wrong on {100 * wrong:.2g} % of these rows only; were they among those it was trained "
+                "on? A head needs rows that it has not seen.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _fit_models(self, X: Any, cells: Cells, held_out: OutOfFold) -> None:
+        """Train the models on all rows."""
+        rows = np.arange(len(cells))
+        self.estimators_ = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_model)(self._model(part), part, cells, X, rows) for part in _parts(self.joint_, cells)
+        )
+
+    def _cell_probabilities(self, X: Any) -> np.ndarray:
+        """Return the probabilities of cells ``(N, Y, A)``, or of classes ``(N, Y, 1)``."""
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        shape = _Shape(len(self.classes_), len(self.group_names_))
+        parts = zip(_parts(self.joint_, shape), self.estimators_, strict=True)
+        return _joined([_proba(model, X, part.width(shape)) for part, model in parts], shape)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
+        return self._head_decision(self._cell_probabilities(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probabilities of the classes ``(N, Y)``, by which the largest is predicted.
+
+        They are those of a population in which classes and groups occur as they are weighted. Where a weight is negative
+        there is none, and all classes are given twice the most that speaks against one of them.
+        """
+        return self._head_proba(self._cell_probabilities(X))
+
+    def _fits_together(self) -> bool:
+        return self.frontier_weights_.shape[0] == len(self.frontier_) and self.share_.shape[0] == len(self.classes_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if is_classifier(self._of_class()):
+            inner = get_tags(self._of_class()).input_tags
+            tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+        return tags
+
+
+class _Shape(NamedTuple):
+    """Numbers of classes and groups."""
+
+    n_classes: int
+    n_groups: int
+
+
+class Part(NamedTuple):
+    """A model that a joint is made of: of the class, of the group, of the group in one class, or of both."""
+
+    what: Literal["class", "group", "cells"]
+    given: int | None = None
+
+    def width(self, shape: Cells | _Shape) -> int:
+        """Return the number of things it tells apart."""
+        sizes = {"class": shape.n_classes, "group": shape.n_groups, "cells": shape.n_classes * shape.n_groups}
+        return sizes[self.what]
+
+    def target(self, cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return rows to train on, what to predict of them, and how much they count.
+
+        A row of soft groups comes once for every group it has a share in.
+        """
+        y, weight = cells.y.numpy(), None if cells.sample_weight is None else cells.sample_weight.double().numpy()
+        if self.given is not None:
+            rows = rows[y[rows] == self.given]
+        if self.what == "class" or not cells.soft:
+            group, counted = cells.groups.numpy()[rows], None if weight is None else weight[rows]
+        else:
+            share = cells.groups.double().numpy()[rows]
+            place, group = np.nonzero(share)
+            counted = share[place, group] * (1 if weight is None else weight[rows][place])
+            rows = rows[place]
+        if self.what == "class":
+            return rows, y[rows], counted
+        return rows, group if self.what == "group" else y[rows] * cells.n_groups + group, counted
+
+
+def _parts(joint: str, shape: Cells | _Shape) -> list[Part]:
+    if joint == "cells":
+        return [Part("cells")]
+    given = {"classes": [], "independent": [Part("group")]}
+    return [Part("class"), *given.get(joint, [Part("group", y) for y in range(shape.n_classes)])]
+
+
+def _joined(tables: list[np.ndarray], shape: Cells | _Shape) -> np.ndarray:
+    """Return the probabilities of cells ``(N, Y, A)`` from those of the parts, or of classes ``(N, Y, 1)``."""
+    first, *groups = tables
+    if first.shape[1] != shape.n_classes:
+        return first.reshape(-1, shape.n_classes, shape.n_groups)
+    if not groups:
+        return first[:, :, None]
+    return first[:, :, None] * (groups[0][:, None, :] if len(groups) == 1 else np.stack(groups, axis=1))
+
+
+def _fit_model(model: Any, part: Part, cells: Cells, X: Any, rows: np.ndarray) -> Any:
+    """Train a model on some rows; a frozen one is left as it is, and one thing to predict needs no model."""
+    if isinstance(model, FrozenEstimator):
+        return model
+    rows, y, weight = part.target(cells, rows)
+    if len(np.unique(y)) < 2:
+        return DummyClassifier().fit(np.zeros((len(y), 1)), y)
+    if weight is not None and not has_fit_parameter(model, "sample_weight"):
+        raise InputError(
+            f"{type(model).__name__} takes no sample_weight, which weighted rows and shares of groups need; use another."
+        )
+    some = _safe_indexing(X, rows)
+    return model.fit(some, y) if weight is None else model.fit(some, y, sample_weight=weight)
+
+
+def _fit_and_predict(model: Any, part: Part, cells: Cells, X: Any, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+    return _proba(_fit_model(model, part, cells, X, train), _safe_indexing(X, test), part.width(cells))
+
+
+def _proba(model: Any, X: Any, width: int) -> np.ndarray:
+    """Return probabilities with a column for everything to predict, zero for what a model has not seen."""
+    values = model.predict_proba(X)
+    if isinstance(model, FrozenEstimator):
+        return values
+    out = np.zeros((len(values), width))
+    out[:, np.asarray(model.classes_, dtype=np.int64)] = values
+    return out
