@@ -31,7 +31,7 @@ from fairdro.bench.tables import (
 from fairdro.errors import InputError
 from fairdro.frontier import non_dominated
 from fairdro.methods import METHODS
-from fairdro.metrics import REPORTED
+from fairdro.metrics import METRICS
 from fairdro.selection import Choice, LimitDCA
 
 COLUMNS = [
@@ -331,8 +331,21 @@ def test_a_rule_of_ones_own_sees_every_class_of_every_point(out):
         points[["class_accuracy_0", "class_accuracy_1"]].min(axis=1)
     )
     columns, plain = seen[0]
-    assert columns == [*REPORTED, "class_accuracy_0", "class_accuracy_1"] == list(plain.index)
+    assert columns == [*METRICS, "class_accuracy_0", "class_accuracy_1"] == list(plain.index)
     assert plain["accuracy"] == results.set_index("method").loc["scratch", "accuracy"]
+
+
+def test_a_rule_may_name_rows_by_their_number_where_some_points_diverged(out):
+    results = pd.read_csv(out / "results.csv")
+    of_fairdro = results.index[results["method"] == "fairdro"]
+    results.loc[of_fairdro[:2], ["diverged", "dca"]] = True, 0.0
+
+    chosen = chosen_from(results, lambda points, plain: Choice(points["dca"].idxmin(), "the smallest DCA"))
+    sound = results.loc[of_fairdro[2:]]
+    assert len(sound) > 1
+    assert chosen.set_index("method").loc["fairdro", "dca"] == sound["dca"].min()
+    refused = chosen_from(results, lambda points, plain: points["dca"].idxmin())
+    assert refused["why"].str.contains("A selection rule returns Choice").all()
 
 
 def test_results_and_selection_are_computed_once_for_all_that_is_shown(out, tmp_path, monkeypatch):

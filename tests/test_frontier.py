@@ -94,6 +94,7 @@ def test_a_rule_sees_all_metrics_of_every_point_and_of_plain_training():
     pd.testing.assert_frame_equal(points, metric_table(counts))
     pd.testing.assert_series_equal(plain, points.iloc[1])
     columns = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
+    columns += ["equalized_odds_difference", "demographic_parity_difference"]
     assert list(points.columns) == [*columns, *(f"class_accuracy_{k}" for k in range(3))]
     right = np.stack([counts[:, k, :, k] / counts[:, k].sum(-1) for k in range(3)], axis=1)
     np.testing.assert_allclose(points.filter(like="class_accuracy"), right.mean(-1))

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 
 from command import run_here
 from fairdro.bench import Bank, BenchPlan, Store, run_bank, run_bench
@@ -120,6 +121,26 @@ def test_banks_of_another_version_are_left_out(tmp_path, monkeypatch):
         Store(tmp_path).results()
     assert len(run_bench(plan, tmp_path)) == 3
     assert Store(tmp_path).outdated == 2
+
+
+@pytest.mark.parametrize("given", [None, "1"])
+def test_files_of_another_format_are_of_another_version_and_not_damaged(tmp_path, given):
+    """Also under the name of a current bank, which is then trained anew."""
+    plan = BenchPlan(datasets=["compas"], points=2)
+    run_bench(plan, tmp_path)
+    path, _ = sorted((tmp_path / "store").glob("*.safetensors"))
+    with safetensors.safe_open(path, "numpy") as file:
+        about = {key: value for key, value in file.metadata().items() if key != "format"}
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+    old = safetensors.numpy.save(tensors, about if given is None else about | {"format": given})
+    path.write_bytes(old)
+    (tmp_path / "store" / "adult-scratch-fullbatch-0123.safetensors").write_bytes(old)
+    assert Store(tmp_path).outdated == 2
+    done = run_here("report", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 stored banks are of another version" in done.stdout + done.stderr
+    assert len(run_bench(plan, tmp_path)) == 3
+    assert Store(tmp_path).outdated == 1
 
 
 def test_many_processes_may_begin_at_once_and_files_of_the_user_are_left_alone(tmp_path):

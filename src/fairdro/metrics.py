@@ -22,8 +22,8 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.groups import TOO_FEW, as_column, encode_groups, encode_labels
 
 __all__ = [
-    "METRICS", "REPORTED", "Confusion", "balanced_accuracy", "cell_accuracy", "class_accuracy", "confusion",
-    "confusion_counts", "dca", "demographic_parity_difference", "deo", "equalized_odds_difference", "group_report",
+    "METRICS", "Confusion", "balanced_accuracy", "cell_accuracy", "class_accuracy", "confusion", "confusion_counts",
+    "dca", "demographic_parity_difference", "deo", "equalized_odds_difference", "group_report",
     "metric_table", "standard_accuracy", "wilson_interval", "worst_accuracy",
 ]  # fmt: skip
 
@@ -70,9 +70,6 @@ METRICS: dict[str, Metric] = {
     "demographic_parity_difference": lambda counts: np.fmax.reduce(_gap(_rates(counts.sum(-3)), -2), axis=-1),
 }
 
-REPORTED = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
-"""Metrics that tables of many models hold."""
-
 
 def class_accuracy(counts: np.ndarray) -> np.ndarray:
     """Accuracy per class, the mean over its groups ``(..., Y)``, NaN for a class without samples."""
@@ -82,10 +79,10 @@ def class_accuracy(counts: np.ndarray) -> np.ndarray:
 def metric_table(counts: np.ndarray) -> pd.DataFrame:
     """Return a row per model with its metrics, from ``(P, Y, A, Y)``, as tables and selection rules have them.
 
-    The columns are :data:`REPORTED`, and ``class_accuracy_0`` and so on: the accuracy of every class, averaged over groups.
+    The columns are :data:`METRICS`, and ``class_accuracy_0`` and so on: the accuracy of every class, averaged over groups.
     """
     by_class = class_accuracy(counts)
-    columns = {name: METRICS[name](counts) for name in REPORTED}
+    columns = {name: metric(counts) for name, metric in METRICS.items()}
     return pd.DataFrame(columns | {f"class_accuracy_{k}": by_class[:, k] for k in range(by_class.shape[1])})
 
 

@@ -26,6 +26,7 @@ from fairdro.methods import METHODS
 from fairdro.metrics import Confusion, cell_accuracy, metric_table, wilson_interval
 
 RESULTS = "results.csv"
+FORMAT = "2"  # of the files; raise it when they change
 MODEL = ["model", "solver"]  # what may differ between benches that are compared
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
 
@@ -101,19 +102,22 @@ class Outcome:
         tensors |= {"diverged": self.diverged, "weights": self.weights, "accuracy": self.accuracy, "progress": self.progress}
         told = {name: getattr(self, name) for name in ("refused", "seconds", "class_names", "group_names")}
         about = {key: json.dumps(value) for key, value in {"bank": self.bank.spec(), **told}.items()}
+        about["format"] = FORMAT
         about["checksum"] = _checksum(tensors, about)
         return safetensors.numpy.save(tensors, about)
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a file, or say in a sentence that it is damaged."""
+    def read(cls, path: Path) -> Self | None:
+        """Read a file, None if it is of another format; say in a sentence if it is damaged."""
         try:
             with safetensors.safe_open(path, "numpy") as file:
                 about = dict(file.metadata() or {})
+                if about.get("format") != FORMAT:
+                    return None
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
             if about.pop("checksum") != _checksum(tensors, about):
                 raise ValueError("its checksum is wrong")  # noqa: TRY301 - one sentence for every kind of damage
-            told: dict[str, Any] = {key: json.loads(value) for key, value in about.items()}
+            told: dict[str, Any] = {key: json.loads(value) for key, value in about.items() if key != "format"}
             told["bank"] = Bank.from_spec(told["bank"])
             confusion = {key.removeprefix("confusion/"): t for key, t in tensors.items() if key.startswith("confusion/")}
             rest = {key: tensor for key, tensor in tensors.items() if not key.startswith("confusion/")}
@@ -133,10 +137,12 @@ class Store:
     @property
     def outdated(self) -> int:
         """How many banks are of another version of the package or of other data, and left out."""
-        return sum(not self._current(name, outcome) for name, outcome in self._all().items())
+        stored = self._all()
+        return sum(name not in stored or not self._current(name, stored[name]) for name in self._names())
 
     def __contains__(self, bank: Bank) -> bool:
-        return self._path(bank).exists()
+        path = self._path(bank)
+        return path.name in self._read or (path.exists() and Outcome.read(path) is not None)
 
     def write(self, outcome: Outcome) -> None:
         """Store what came of a bank."""
@@ -147,13 +153,17 @@ class Store:
         return sorted((o for name, o in self._all().items() if self._current(name, o)), key=_place)
 
     def _all(self) -> dict[str, Outcome]:
+        """Read what was not read before; files of another format are passed over."""
+        for name in self._names():
+            if name not in self._read and (outcome := Outcome.read(self.folder / name)) is not None:
+                self._read[name] = outcome
+        return self._read
+
+    def _names(self) -> list[str]:
         try:
-            for path in sorted(self.folder.glob("*.safetensors")):
-                if path.name not in self._read:
-                    self._read[path.name] = Outcome.read(path)
+            return sorted(path.name for path in self.folder.glob("*.safetensors"))
         except OSError as error:
             raise InputError(f"Cannot read {self.folder}: {error.strerror}.") from error
-        return self._read
 
     def _current(self, name: str, outcome: Outcome) -> bool:
         return name == self._path(outcome.bank).name

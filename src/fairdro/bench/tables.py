@@ -14,8 +14,8 @@ from fairdro.bench.plan import BENCH
 from fairdro.bench.store import Outcome
 from fairdro.errors import InputError
 from fairdro.methods import get_method
-from fairdro.metrics import REPORTED
-from fairdro.selection import KeepAccuracy, Rule
+from fairdro.metrics import METRICS
+from fairdro.selection import KeepAccuracy, Rule, choose
 
 PAPER_RULE = KeepAccuracy()
 POINT = [*BENCH, "method", "hyperparameters"]
@@ -57,7 +57,7 @@ def select(points: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
             row[["hyperparameters", *(c for c in curve.columns if c not in POINT)]] = None
             if len(eligible):
                 try:
-                    choice = rule(eligible, plain.iloc[int(plain["accuracy"].argmax())])
+                    choice = choose(rule, eligible, plain.iloc[int(plain["accuracy"].argmax())])
                     row, why = curve.loc[eligible.index[choice.index]], choice.why
                 except InputError as error:
                     why = str(error).split(";")[0]
@@ -69,7 +69,7 @@ def _judged(bench: pd.DataFrame) -> pd.DataFrame:
     """Return the metrics to choose by, as a selection rule gets them."""
     validated = "validation_accuracy" in bench and bench["validation_accuracy"].notna().all()
     prefix = "validation_" if validated else ""
-    metrics = bench.filter(regex=rf"^{prefix}({'|'.join(REPORTED)}|class_accuracy_\d+)$")
+    metrics = bench.filter(regex=rf"^{prefix}({'|'.join(METRICS)}|class_accuracy_\d+)$")
     return metrics.rename(columns=lambda name: name.removeprefix(prefix)).dropna(axis=1, how="all")
 
 

@@ -21,7 +21,7 @@ from fairdro.data.base import check_protocol
 from fairdro.data.images import ImageInputs
 from fairdro.errors import InputError, unknown_name
 from fairdro.methods import Method
-from fairdro.metrics import REPORTED, Confusion, confusion_counts
+from fairdro.metrics import METRICS, Confusion, confusion_counts
 from fairdro.models.pretrained import PretrainedClassifier, channel_scale
 from fairdro.models.resnet import ResNet18
 from fairdro.training.inputs import logits_of
@@ -174,7 +174,7 @@ def train_end_to_end(
         "weights": trained.weights[0, 0].tolist(),
         "losses": [loss if math.isfinite(loss) else None for loss in trained.losses],
         "diverged": bool(trained.diverged),
-        "metrics": {part: {name: c.metric(name) for name in REPORTED} for part, c in judged.items()},
+        "metrics": {part: {name: c.metric(name) for name in METRICS} for part, c in judged.items()},
         "confusion": {part: c.counts.tolist() for part, c in judged.items()},
     }
     if rank() == 0:
