@@ -305,6 +305,21 @@ def test_all_methods_are_those_a_solver_can_train():
         BenchPlan(methods=["mfd"], solvers=["minibatch"]).check()
 
 
+def test_a_plan_of_all_methods_says_which_it_leaves_out_and_what_trains_them():
+    plan = BenchPlan(methods=["all"])
+    assert plan.left_out == [name for name, method in METHODS.items() if not method.weighs_cells()]
+    others = [name for name in plan.left_out if name not in {"fairhsic", "mfd"}]
+    assert plan.left_out_sentence == (
+        f"Left out, as fullbatch cannot train them: {', '.join(others)} "
+        "(use --solvers fullbatch,minibatch); fairhsic, mfd (use --model mlp)."
+    )
+    sentence = BenchPlan(methods=["all"], model="boosting").left_out_sentence
+    assert "fairbatch (use --model linear); cov" in sentence
+    assert "(use --model linear --solvers minibatch)" in sentence
+    for whole in (BenchPlan(methods=["all"], solvers=["minibatch"]), BenchPlan(methods=["cov"], solvers=["minibatch"])):
+        assert (whole.left_out, whole.left_out_sentence) == ([], None)
+
+
 def test_a_plan_loads_no_data_and_makes_its_banks_once(monkeypatch, tmp_path):
     with monkeypatch.context() as without_data:
         without_data.setattr("fairdro.bench.plan.load_dataset", None)

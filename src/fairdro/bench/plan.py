@@ -16,7 +16,7 @@ from fairdro.data import PROTOCOLS, Dataset, is_features, load_dataset, names
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, get_method
-from fairdro.training.engines import ENGINES, Engine, get_engine, solvers_of
+from fairdro.training.engines import ENGINES, Engine, engines_for, get_engine, solvers_of
 
 BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
@@ -166,6 +166,31 @@ class BenchPlan:
         if not self._everything:
             return [get_method(name) for name in self.methods]
         return [kind for kind in METHODS.values() if any(engine.refuses(kind()) is None for engine in self.engines)]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Methods that ``["all"]`` does not stand for here, as none of the solvers can train them."""
+        return [name for name, kind in METHODS.items() if self._everything and kind not in self._kinds]
+
+    @property
+    def left_out_sentence(self) -> str | None:
+        """Name the methods that are left out, and the options with which they are not."""
+        options: dict[str, list[str]] = {}
+        for name in self.left_out:
+            engine = min(engines_for(get_method(name)), key=lambda engine: engine.model != self.model)
+            options.setdefault(self._option(engine), []).append(name)
+        if not options:
+            return None
+        solvers = " and ".join(engine.solver for engine in self.engines)
+        told = "; ".join(f"{', '.join(named)} (use {option})" for option, named in options.items())
+        return f"Left out, as {solvers} cannot train them: {told}."
+
+    def _option(self, engine: Engine) -> str:
+        """Return the options of the command line that ask for an engine too."""
+        if engine.model == self.model:
+            return "--solvers " + ",".join(e.solver for e in (*self.engines, engine))
+        default = solvers_of(engine.model)[0]
+        return f"--model {engine.model}" + (f" --solvers {engine.solver}" if engine.solver != default else "")
 
     @cached_property
     def banks(self) -> tuple[Bank, ...]:

@@ -43,7 +43,9 @@ class Engine:
     stepwise : bool
         Whether weights move at every step instead of every epoch; then ``Method.stepwise`` does better.
     seeded : bool
-        Whether a seed changes the result, so that a comparison trains several.
+        Whether a comparison trains several seeds: where the seed draws initial weights and batches, it moves results as
+        much as a hyperparameter does. Trees depend on it too, by their folds and bags, but so little that one seed stands
+        for all; the full-batch solver does not depend on it.
     parallel : bool
         Whether it uses all cores by itself.
     cost : float
@@ -127,6 +129,11 @@ def get_engine(model: str, solver: str) -> Engine:
     if solver not in solvers_of(model):
         raise unknown_name(f"solver for {model} models", solver, solvers_of(model))
     return next(engine for engine in ENGINES if (engine.model, engine.solver) == (model, solver))
+
+
+def engines_for(kind: type[Method]) -> list[Engine]:
+    """Return all engines that can train a method, if the data allow it."""
+    return [e for e in ENGINES if e.refuses(kind()) is None and (e.hidden or not kind.needs_features)]
 
 
 def engine_for(model: str, kind: type[Method]) -> Engine:
