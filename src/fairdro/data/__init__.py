@@ -1,10 +1,13 @@
 """Datasets, one per file, and the registry that names them: tables, images and texts alike."""
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, overload
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, overload
 
 from fairdro.data.adult import load_adult
 from fairdro.data.base import PROTOCOLS, Dataset, Part, Split
@@ -25,6 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 Kind = Literal["table", "images", "texts"]
+ALIKE: dict[Any, Any] = {Path: os.PathLike, int: Integral, float: Real}  # types that are as good
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,20 @@ class Entry:
     def options(self) -> Mapping[str, inspect.Parameter]:
         """What can be chosen when it is loaded, by name."""
         return inspect.signature(self.load).parameters
+
+    def check_options(self, name: str, options: Mapping[str, Any]) -> None:
+        """Refuse options that the dataset does not have or that are of another type, and ask for those it needs."""
+        for key, value in options.items():
+            if key not in self.options:
+                raise InputError(f"{name} has no option {key!r}; it has: {', '.join(self.options)}.")
+            annotation = self.options[key].annotation
+            kinds = get_args(annotation) or (annotation,)
+            if not isinstance(value, tuple(ALIKE.get(kind, get_origin(kind) or kind) for kind in kinds)):
+                wanted = " or ".join(kind.__name__ for kind in kinds if kind is not NoneType)
+                raise InputError(f"The option {key} of {name} must be {wanted}, got {value!r}.")
+        for key, parameter in self.options.items():
+            if parameter.default is parameter.empty and key not in options:
+                raise InputError(f"{name} holds {self.kind} and needs {key}: load_dataset({name!r}, {key}=..., ...).")
 
 
 DATASETS: dict[str, Entry] = {
@@ -101,6 +119,8 @@ def load_dataset(name: str, **options: Any) -> Dataset | Examples:
     >>> load_dataset("utkface", data="UTKFace", size=32)  # doctest: +SKIP
     >>> load_dataset("hatexplain", data="hatexplain", encoder="bert-base-uncased", soft=True)  # doctest: +SKIP
     """
+    if not isinstance(name, str):
+        raise InputError(f"Name a dataset, one of: {', '.join(DATASETS)}; got {name!r}.")
     options = {key: value for key, value in options.items() if value is not None}
     if is_features(name):
         if options:
@@ -109,12 +129,7 @@ def load_dataset(name: str, **options: Any) -> Dataset | Examples:
     if name not in DATASETS:
         raise unknown_name("dataset", name, list(DATASETS))
     entry = DATASETS[name]
-    for key in options:
-        if key not in entry.options:
-            raise InputError(f"{name} has no option {key!r}; it has: {', '.join(entry.options)}.")
-    for key, parameter in entry.options.items():
-        if parameter.default is parameter.empty and key not in options:
-            raise InputError(f"{name} holds {entry.kind} and needs {key}: load_dataset({name!r}, {key}=..., ...).")
+    entry.check_options(name, options)
     return entry.load(**options)
 
 
