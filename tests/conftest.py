@@ -4,6 +4,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from files import save_encoder
+
 hypothesis.settings.register_profile("fairdro", deadline=None, max_examples=60, derandomize=True)
 hypothesis.settings.load_profile("fairdro")
 
@@ -12,3 +14,11 @@ hypothesis.settings.load_profile("fairdro")
 def vectors():
     """Numeric test vectors computed independently of this code, in float64 with six decimals."""
     return json.loads((Path(__file__).parent / "data" / "vectors.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    """A folder with a tokenizer of a few words and a BERT of two layers."""
+    folder = tmp_path_factory.mktemp("encoder")
+    save_encoder(folder)
+    return folder

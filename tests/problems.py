@@ -1,8 +1,13 @@
-"""A small problem with a biased group, with as many classes and groups as asked for."""
+"""Small problems with a biased group, with as many classes and groups as asked for, and marks for tests of them."""
 
+import pytest
 import torch
 
 from fairdro.cells import Cells
+
+short_runs = pytest.mark.filterwarnings("ignore:The accuracy of a cell still moved")
+shapes = pytest.mark.parametrize(("n_classes", "n_groups"), [(2, 2), (3, 4)])
+softness = pytest.mark.parametrize("soft", [False, True])
 
 
 def biased_problem(n_classes=2, n_groups=2, *, n=600, soft=False, seed=0, features=6):
@@ -18,3 +23,9 @@ def biased_problem(n_classes=2, n_groups=2, *, n=600, soft=False, seed=0, featur
     if soft:
         groups = torch.nn.functional.one_hot(a, n_groups) * 0.8 + 0.2 / n_groups
     return (X - X.mean(0)) / X.std(0), Cells(y, groups, n_classes=n_classes, n_groups=n_groups)
+
+
+def biased_table(n_classes=2, n_groups=2, n=800, *, soft=False):
+    """The same in an array of double precision, as trees take it."""
+    X, cells = biased_problem(n_classes, n_groups, n=n, soft=soft)
+    return X.double().numpy(), cells
