@@ -107,7 +107,7 @@ def test_a_shell_completes_commands_options_and_names():
         ("bench", "solvers", "mini", ["minibatch"]),
         ("train", "dataset", "hate", ["hatexplain"]),
         ("train", "method", "lb", ["lbc"]),
-        ("fit", "model", "", models_for_tables()),
+        ("fit", "model", "", [*models_for_tables(), "head"]),
     ],
 )
 def test_names_are_completed_where_they_belong(command, option, incomplete, expected):

@@ -117,7 +117,7 @@ def resign(folder, change):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda about: about.update(format=2),
+        lambda about: about.update(format=99),
         lambda about: about.update(tensors="../../secret"),
         lambda about: about.update(tensors=7),
         lambda about: about["state"].update(kind="os.system"),

@@ -209,7 +209,7 @@ def junk(tmp_path_factory):
         ("one.csv", {"out": "full"}, "full holds other things"),
         ("one.csv", {"rho": "-1"}, "rho must be zero or a positive number, got -1."),
         ("one.csv", {"rho": "1", "keep-accuracy": "0.9"}, "not both"),
-        ("one.csv", {"keep-accuracy": "95"}, "must lie between 0 and 1, got 95."),
+        ("one.csv", {"keep-accuracy": "95"}, "between 0 and 1, got 95."),
         ("one.csv", {"small-cells": "hide", "target": "x"}, "too many for classes"),
     ],
 )

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
         FairDROBoostingClassifier,
         FairDROClassifier,
         FairDROClassifierCV,
+        FairDROHead,
+        FairDROHeadClassifier,
         TableEncoder,
+        fit_head,
         load,
         model_card,
         save,
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "FairClassifier", "FairDROBoostingClassifier", "FairDROClassifier", "FairDROClassifierCV", "FairDROLoss", "FairLoss",
-    "TableEncoder", "__version__", "load", "load_dataset", "model_card", "save",
+    "FairClassifier", "FairDROBoostingClassifier", "FairDROClassifier", "FairDROClassifierCV", "FairDROHead",
+    "FairDROHeadClassifier", "FairDROLoss", "FairLoss", "TableEncoder", "__version__", "fit_head", "load", "load_dataset",
+    "model_card", "save",
 ]  # fmt: skip
 
 HOMES = {"FairDROLoss": "networks.loss", "FairLoss": "networks.loss", "load_dataset": "data"}

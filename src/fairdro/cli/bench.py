@@ -78,7 +78,7 @@ def bench(
         bool | None,
         typer.Option(
             "--adaptive/--plain-grid",
-            help="Put half the points where the frontier has holes; by default with solvers that depend on no seed.",
+            help="Put half the points where the frontier has holes; by default with solvers that train one seed.",
         ),
     ] = None,
     select: Annotated[str | None, typer.Option(help=SELECT_HELP)] = None,
@@ -134,6 +134,8 @@ def _study(given: dict[str, Any]) -> Study:
     plans = _plans(given)
     for plan in plans:
         plan.check()
+        if plan.left_out_sentence is not None:
+            say(plan.left_out_sentence)
     return Study(plans, given.get("out", Study.out), given.get("workers"), rule)
 
 

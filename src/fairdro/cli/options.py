@@ -13,6 +13,7 @@ NAMES: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
     "method": ("methods", lambda methods: methods.METHODS),
     "model": ("training.engines", lambda engines: engines.models_for_tables()),
     "solver": ("training.engines", lambda engines: {engine.solver: None for engine in engines.ENGINES}),
+    "estimator": ("estimators.tables", lambda tables: tables.ESTIMATORS),
     "table": ("data", lambda data: data.names("table")),
     "images or texts": ("data", lambda data: data.names("images", "texts")),
     "published": ("data", lambda data: [name for name, entry in data.DATASETS.items() if entry.check is not None]),
@@ -38,6 +39,6 @@ def complete(*kinds: str, several: bool = False, also: Iterable[str] = ()) -> Ca
     def completed(incomplete: str) -> list[str]:
         before, comma, start = incomplete.rpartition(",") if several else ("", "", incomplete)
         given = before.split(",")
-        return [before + comma + name for name in [*also, *known(*kinds)] if name.startswith(start) and name not in given]
+        return [before + comma + name for name in [*known(*kinds), *also] if name.startswith(start) and name not in given]
 
     return completed

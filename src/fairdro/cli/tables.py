@@ -32,7 +32,8 @@ def fit(
     model: Annotated[
         str | None,
         typer.Option(
-            help="'linear', the default, 'mlp', or 'boosting' for boosted trees.", autocompletion=options.complete("model")
+            help="'linear', the default, 'mlp', 'boosting' for boosted trees, or 'head': a classifier with a fair head.",
+            autocompletion=options.complete("model", also=["head"]),
         ),
     ] = None,
     small_cells: Annotated[
@@ -40,6 +41,13 @@ def fit(
         typer.Option(help="Where a class and group have too few rows: 'warn', the default, 'merge' groups or 'refuse'."),
     ] = None,
     min_cell_size: Annotated[int | None, typer.Option(help="How many rows are enough; by default 30.")] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            help="With --model head: a classifier by its dotted name, e.g. sklearn.ensemble.RandomForestClassifier.",
+            autocompletion=options.complete("estimator"),
+        ),
+    ] = None,
 ) -> None:
     """Train a fair model on your own table and save it with its card."""
     from fairdro._utils.files import read_table
@@ -51,7 +59,9 @@ def fit(
     if keep_accuracy is not None and rho is not None:
         raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
     rule = KeepAccuracy() if keep_accuracy is None else KeepAccuracy(keep_accuracy)
-    given = options.given_of(rho=rho, drop=drop, model=model, small_cells=small_cells, min_cell_size=min_cell_size)
+    given = options.given_of(
+        rho=rho, drop=drop, model=model, small_cells=small_cells, min_cell_size=min_cell_size, estimator=estimator
+    )
     check_free(out)
     with status(f"Reading {file} ..."):
         table = read_table(file)
@@ -82,20 +92,59 @@ def _print_before_and_after(fitted: FittedTable) -> None:
     console.print(table)
 
 
+def head(
+    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet, of rows that no model was trained on.")],
+    target: Annotated[str, typer.Option(help="Column with the class.")],
+    group: Annotated[list[str], typer.Option(help="Sensitive column to be fair to; give several for their combinations.")],
+    class_columns: Annotated[str, typer.Option(help="Columns with the classes' probabilities; * is the class: 'p_*'.")],
+    out: Annotated[Path, typer.Option(help="File for the head, in JSON.")],
+    group_columns: Annotated[
+        str | None, typer.Option(help="The same of the groups: 'g_*'. Without, the head infers no groups.")
+    ] = None,
+    keep_accuracy: Annotated[float | None, typer.Option(help="Share of plain accuracy to keep; by default 0.95.")] = None,
+    rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
+) -> None:
+    """Fit a fair head to the probabilities of any model, and save it."""
+    from fairdro._utils.files import read_table
+    from fairdro.estimators.tables import FittedTable, fit_head_table
+
+    if keep_accuracy is not None and rho is not None:
+        raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
+    given = options.given_of(keep_accuracy=keep_accuracy, rho=rho)
+    with status(f"Reading {file} ..."):
+        table = read_table(file)
+    with sentences():
+        fitted, notes = fit_head_table(
+            table, target=target, groups=group, class_columns=class_columns, group_columns=group_columns, **given
+        )
+    fitted.save(out)
+    for note in notes:
+        tell(note)
+    _print_before_and_after(FittedTable(fitted, fitted.held_out(0), fitted.held_out(), fitted.rho_, []))
+    tell(f"rho = {fitted.rho_:.4g}, the {fitted._how_chosen_}. The head is in {out}.")
+
+
 def predict(
-    model: Annotated[Path, typer.Argument(help="Folder of a model made by `fairdro fit`.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model made by `fairdro fit`, or file of a head.")],
     file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet; needs no group.")],
-    out: Annotated[Path, typer.Option(help="Table to write, in CSV or Parquet.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Table to write, in CSV or Parquet; by default FILE with -predicted in its name.")
+    ] = None,
 ) -> None:
     """Write a table again with the predicted class and the probability of every class."""
     from fairdro._utils.files import check_table_name, read_table, write_table
-    from fairdro.estimators import load
-    from fairdro.estimators.tables import predict_table, string_columns
+    from fairdro.estimators import FairDROHead, load
+    from fairdro.estimators.tables import predict_head_table, predict_table, string_columns
 
+    out = file.with_name(f"{file.stem}-predicted{file.suffix}") if out is None else out
     check_table_name(out, writing=True)
     with status(f"Predicting {file} ..."):
         fitted = load(model)
-        predicted, notes = predict_table(fitted, read_table(file, strings=string_columns(fitted)))
+        notes: list[str] = []
+        if isinstance(fitted, FairDROHead):
+            predicted = predict_head_table(fitted, read_table(file))
+        else:
+            predicted, notes = predict_table(fitted, read_table(file, strings=string_columns(fitted)))
         table = read_table(file, raw=True)  # every field as it was
         for name in predicted.column_names:
             table = table.append_column(name, predicted[name])

@@ -14,6 +14,7 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
 from fairdro.estimators.head_classifier import FairDROHeadClassifier
+from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO, Method
 from fairdro.metrics import confusion_counts
@@ -241,6 +242,12 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         classes, *groups = self._grown()
         trees = CellTrees(classes, groups[0] if groups else None, (self.n_estimators_, self.n_estimators_))
         return trees.probabilities(self._coded_rows(X))
+
+    def _to_state(self) -> dict[str, Any]:
+        return SavingMixin._to_state(self)
+
+    def _from_state(self, fitted: dict[str, Any]) -> None:
+        SavingMixin._from_state(self, fitted)
 
     def _coded_rows(self, X: Any) -> np.ndarray:
         return validate_data(self, _coded(X, self.categories_), **self._TABLE, reset=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import NotFittedError
 
 from fairdro.errors import InputError
 from fairdro.estimators.saving import SavingMixin
@@ -74,9 +74,13 @@ class FrontierMixin(SavingMixin):
         self._how_chosen_ = getattr(rule, "__name__", None) or str(rule)
         self._judged: dict[int, Confusion] = {}
 
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "frontier_"):
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call fit first.")
+
     def held_out(self, index: int | None = None) -> Confusion:
         """Return how held-out rows were predicted, by the chosen radius or by that of a row of ``frontier_``."""
-        check_is_fitted(self)
+        self._check_fitted()
         place = self.best_index_ if index is None else index
         if not 0 <= place < len(self.frontier_):
             raise InputError(f"There is no row {place} of frontier_, which has {len(self.frontier_)}.")
@@ -109,7 +113,7 @@ class FrontierMixin(SavingMixin):
         """Draw accuracy against DCA on held-out rows, the chosen radius ringed."""
         import altair as alt  # noqa: PLC0415 - a while to load
 
-        check_is_fitted(self)
+        self._check_fitted()
         table = self.frontier_.assign(accuracy=100 * self.frontier_["accuracy"], dca=100 * self.frontier_["dca"])
         base = alt.Chart(table).encode(
             x=alt.X("accuracy:Q", title="balanced accuracy (%), held out", scale=alt.Scale(zero=False)),

@@ -92,6 +92,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         """
         if not isinstance(self.max_categories, int) or self.max_categories < 2:
             raise InputError(f"max_categories must be a whole number of at least 2, got {self.max_categories!r}.")
+        if not isinstance(self.one_hot, bool):
+            raise InputError(f"one_hot must be true or false, got {self.one_hot!r}.")
         table = as_frame(X)
         self.notes_: list[str] = []
         self.columns_ = [column for name in table.columns if (column := self._learn(table[name], str(name))) is not None]
@@ -144,7 +146,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         if lacking := [column.name for column in self.columns_ if column.name not in table.columns]:
             raise InputError(f"The table lacks columns the model was trained on: {', '.join(map(repr, lacking[:5]))}.")
         if not self.one_hot:
-            return pd.DataFrame({column.name: _as_it_is(column, table[column.name]) for column in self.columns_})
+            columns = {column.name: _as_it_is(column, table[column.name]) for column in self.columns_}
+            return pd.DataFrame(columns, index=table.index)
         out = np.zeros((len(table), len(self.get_feature_names_out())), dtype=np.float32)
         first = 0
         for column in self.columns_:
@@ -154,6 +157,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
     def count_unseen(self, X: Any) -> dict[str, tuple[int, int]]:
         """Return for every column how many values are missing, and how many were never seen in training."""
         table = as_frame(X)
+        table.columns = table.columns.map(str)
         counts = {}
         for column in self.columns_:
             values = _plain(table[column.name])

@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.utils.validation import check_is_fitted
 
 from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
@@ -39,6 +38,7 @@ class HeadMixin(FrontierMixin):
     """What models with a head share: all radii at once, and predictions from probabilities of cells."""
 
     infer_groups: bool = True
+    _columns_: dict[str, Any]  # of a table, where it was fitted to one
 
     def _fit_head(self, held_out: OutOfFold, cells: Cells) -> None:
         """Judge heads of every radius on rows they were not fitted to, choose one, and fit all to all rows."""
@@ -54,7 +54,7 @@ class HeadMixin(FrontierMixin):
 
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training."""
-        check_is_fitted(self)
+        self._check_fitted()
         if not isinstance(rho, int | float | np.number):
             raise InputError(f"rho must be one of the numbers in frontier_['rho'], got {rho!r}.")
         places = np.flatnonzero(np.isclose(self.frontier_["rho"], rho))
@@ -244,7 +244,7 @@ def _checked(values: Any, what: str, shape: tuple[int, ...], *, joint: bool = Fa
     if not np.isfinite(array).all() or (array < 0).any() or not np.allclose(total, 1, atol=1e-3):
         raise InputError(
             f"{what} must hold probabilities: none missing or negative, and every row sums to one (rows sum to between "
-            f"{np.nanmin(total):.4g} and {np.nanmax(total):.4g})."
+            f"{total.min():.4g} and {total.max():.4g})."
         )
     return array
 

@@ -24,10 +24,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from fairdro._utils.extras import require
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
-from fairdro.estimators.head import HeadMixin
+from fairdro.estimators.head import FairDROHead, HeadMixin
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO
 from fairdro.selection import Rule, choose_radius
@@ -36,6 +37,15 @@ from fairdro.training.head import OutOfFold, judge_heads
 
 Joint = Literal["independent", "conditional", "cells", "auto"]
 JOINTS = list(get_args(Joint))
+TRUSTED = {
+    "collections.OrderedDict",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
+}  # beside what skops trusts itself
 FEW_ERRORS = 0.005  # of rows that a frozen model has not seen; below, it probably has
 
 
@@ -138,9 +148,13 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
                 raise InputError(f"{type(model).__name__} has no predict_proba, which a head needs; calibrate it first.")
         if y is None:
             raise ValueError("This FairDROHeadClassifier estimator requires y to be passed, but the target y is None.")
+        X = _as_passed(X)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
+        if 0 in X.shape:
+            what = "sample" if len(y) == 0 else "feature"
+            raise ValueError(f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
         check_classification_targets(y)
         if weight is not None:
             weight = _check_sample_weight(weight, np.empty((_num_samples(X), 1)), dtype=np.float64)
@@ -231,6 +245,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     def _cell_probabilities(self, X: Any) -> np.ndarray:
         """Return the probabilities of cells ``(N, Y, A)``, or of classes ``(N, Y, 1)``."""
         check_is_fitted(self)
+        X = _as_passed(X)
+        if hasattr(self, "n_features_in_") and len(X.shape) == 1:
+            raise ValueError("Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row.")
         validate_data(self, X, reset=False, skip_check_array=True)
         shape = _Shape(len(self.classes_), len(self.group_names_))
         parts = zip(_parts(self.joint_, shape), self.estimators_, strict=True)
@@ -248,6 +265,31 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         """
         return self._head_proba(self._cell_probabilities(X))
 
+    def _to_state(self) -> dict[str, Any]:
+        skops = require("skops.io", extra="skops", what="Saved heads with their classifiers")
+        packed = [skops.dumps(model) for model in self.estimators_]
+        if strange := {name for content in packed for name in skops.get_untrusted_types(data=content)} - TRUSTED:
+            raise InputError(
+                f"The wrapped classifier cannot be saved without pickle: it holds {', '.join(sorted(strange)[:3])}. Save it "
+                "by its own means, and the head by itself: model.head.save('head.json')."
+            )
+        return super()._to_state() | {"estimators_": [np.frombuffer(content, dtype=np.uint8) for content in packed]}
+
+    def _from_state(self, fitted: dict[str, Any]) -> None:
+        skops = require("skops.io", extra="skops", what="Saved heads with their classifiers")
+        models = [skops.loads(content.tobytes(), trusted=sorted(TRUSTED)) for content in fitted["estimators_"]]
+        super()._from_state(fitted | {"estimators_": models})
+
+    @property
+    def head(self) -> FairDROHead:
+        """The head by itself, which takes the probabilities of cells: ``head.predict(None, p_cells)``."""
+        check_is_fitted(self)
+        head = FairDROHead(infer_groups=self.infer_groups)
+        fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        for name in fitted.keys() - {"estimators_", "joint_", "n_features_in_", "feature_names_in_"}:
+            setattr(head, name, fitted[name])
+        return head
+
     def _fits_together(self) -> bool:
         return self.frontier_weights_.shape[0] == len(self.frontier_) and self.share_.shape[0] == len(self.classes_)
 
@@ -257,6 +299,13 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
             inner = get_tags(self._of_class()).input_tags
             tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         return tags
+
+
+def _as_passed(X: Any) -> Any:
+    """Return a table as it is, a sparse one so that rows can be taken of it, and what is none as an array."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()
+    return X if hasattr(X, "shape") else np.asarray(X)
 
 
 class _Shape(NamedTuple):

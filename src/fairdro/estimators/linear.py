@@ -16,8 +16,8 @@ from fairdro.estimators.base import BaseClassifier
 from fairdro.groups import TOO_FEW
 from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
 from fairdro.models import BANKS
-from fairdro.training import TrainedBank
 from fairdro.training.engines import engine_for
+from fairdro.training.trained import TrainedBank
 
 SMALL = 1_000_000  # numbers in a table that is solved in double precision, which costs nothing there
 LAYERS = ["coef_", "intercept_", "coefs_", "intercepts_"]

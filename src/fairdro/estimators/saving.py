@@ -27,10 +27,16 @@ from fairdro.estimators.encoder import TableEncoder
 from fairdro.metrics import Confusion, confusion
 from fairdro.selection import rule_from, rule_text
 
-FORMAT = 1
+FORMAT = 2
 OURS = r"weights-[0-9a-f]{16}\.safetensors|model\.json|model_card\.md|\..*\.part"
 LABELS, TABLE, TENSOR = "$labels", "$table", "$tensor"
-CLASSIFIERS = ["FairDROClassifier", "FairClassifier", "FairDROClassifierCV", "FairDROBoostingClassifier"]
+CLASSIFIERS = [
+    "FairDROClassifier",
+    "FairClassifier",
+    "FairDROClassifierCV",
+    "FairDROHeadClassifier",
+    "FairDROBoostingClassifier",
+]
 
 
 class SavingMixin:
@@ -48,6 +54,15 @@ class SavingMixin:
     def model_card(self, X: Any = None, y: Any = None, *, sensitive_features: Any = None) -> str:
         """Return the model's card, see :func:`fairdro.model_card`."""
         return model_card(self, X, y, sensitive_features=sensitive_features)
+
+    def _to_state(self) -> dict[str, Any]:
+        """Return what was fitted, as a file can hold it."""
+        return {key: value for key, value in vars(self).items() if key.endswith("_")}
+
+    def _from_state(self, fitted: dict[str, Any]) -> None:
+        """Take over what :meth:`_to_state` gave."""
+        for key, value in fitted.items():
+            setattr(self, key, value)
 
     def _fits_together(self) -> bool:
         """Whether what was read from a file is one model."""
@@ -103,9 +118,10 @@ def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: 
         judged = confusion(y, model.predict(X), sensitive_features=sensitive_features)
         results, remarks = [(f"On {len(y):,} rows", judged)], []
     named = classifier if encoder is None else encoder
+    columns = [f"x{j}" for j in range(getattr(classifier, "n_features_in_", 0))]
     return build_card(
         model={"estimator": type(classifier).__name__, **_plain_parameters(classifier), **classifier._facts()},
-        features=list(getattr(named, "feature_names_in_", [f"x{j}" for j in range(classifier.n_features_in_)])),
+        features=list(getattr(named, "feature_names_in_", columns)),
         counts=classifier.cell_counts_,
         class_names=classifier._class_names,
         group_names=classifier.group_names_,
@@ -131,13 +147,15 @@ def save(model: Any, folder: str | Path) -> None:
         "encoder": None if encoder is None else encoder.to_state(),
         "kind": type(classifier).__name__,
         "parameters": _plain_parameters(classifier),
-        "fitted": {key: value for key, value in vars(classifier).items() if key.endswith("_")},
+        "fitted": classifier._to_state(),
     }
     write_folder(folder, state, model_card(model))
 
 
 def load(folder: str | Path) -> Any:
-    """Read what :func:`save` wrote; a file that was cut or changed is refused."""
+    """Read what :func:`save` wrote, or the JSON file of a head; a file that was cut or changed is refused."""
+    if Path(folder).is_file():
+        return import_module("fairdro.estimators").FairDROHead.read(Path(folder))
     state = read_folder(folder)
     try:
         parameters = dict(state["parameters"])
@@ -146,8 +164,7 @@ def load(folder: str | Path) -> Any:
         if state["kind"] not in CLASSIFIERS or not all(key.endswith("_") for key in state["fitted"]):
             raise ValueError(f"there is no classifier {state['kind']!r}, or not of this kind")  # noqa: TRY301 - one sentence
         classifier = getattr(import_module("fairdro.estimators"), state["kind"])(**parameters)
-        for key, value in state["fitted"].items():
-            setattr(classifier, key, value)
+        classifier._from_state(state["fitted"])
         if not classifier._fits_together():
             raise ValueError("its parts do not fit together")  # noqa: TRY301 - one sentence for every kind of damage
         if state["encoder"] is None:

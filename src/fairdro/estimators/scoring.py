@@ -49,6 +49,8 @@ SCORERS = {
     "deo": deo_scorer,
     "worst_accuracy": worst_accuracy_scorer,
     "standard_accuracy": standard_accuracy_scorer,
+    "equalized_odds_difference": equalized_odds_scorer,
+    "demographic_parity_difference": demographic_parity_scorer,
 }
 """What :func:`choose_by` needs: ``GridSearchCV(..., scoring=SCORERS, refit=choose_by(rule))``."""
 

@@ -1,21 +1,26 @@
 """From a table in a file to a fair model, to predictions, to an audit: what the command line does for tables."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from sklearn.model_selection import ShuffleSplit
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from fairdro._utils.extras import require
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.boosting import FairDROBoostingClassifier
 from fairdro.estimators.cv import FairDROClassifierCV
 from fairdro.estimators.encoder import MISSING, TableEncoder
-from fairdro.groups import TOO_FEW
+from fairdro.estimators.head import FairDROHead, fit_head
+from fairdro.estimators.head_classifier import FairDROHeadClassifier
+from fairdro.groups import TOO_FEW, encode_groups
 from fairdro.metrics import Confusion, confusion
 from fairdro.training.engines import models_for_tables
 
@@ -25,6 +30,18 @@ CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.ty
 FOLDS = 5
 ROWS_FOR_FOLDS = 200_000  # a larger table holds a fifth out once: enough to judge, and five times faster
 ROWS_PER_PIECE = 100_000
+ESTIMATORS = [
+    "sklearn.linear_model.LogisticRegression",
+    "sklearn.ensemble.RandomForestClassifier",
+    "sklearn.ensemble.ExtraTreesClassifier",
+    "sklearn.ensemble.HistGradientBoostingClassifier",
+    "sklearn.naive_bayes.GaussianNB",
+    "sklearn.neighbors.KNeighborsClassifier",
+    "sklearn.neural_network.MLPClassifier",
+    "lightgbm.LGBMClassifier",
+    "xgboost.XGBClassifier",
+]
+SCALED = {"LogisticRegression", "KNeighborsClassifier", "MLPClassifier"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,7 @@ def fit_table(
     model: str = "linear",
     small_cells: str = "warn",
     min_cell_size: int = TOO_FEW,
+    estimator: str | None = None,
     verbose: bool = False,
 ) -> FittedTable:
     """Train on a table; the group columns are for fairness only and are not features.
@@ -77,14 +95,19 @@ def fit_table(
         Radius; if missing, it is chosen on held-out rows by the paper's rule.
     keep_accuracy : float
         Share of plain training's accuracy which the rule keeps.
-    model : {"linear", "mlp", "boosting"}
+    model : {"linear", "mlp", "boosting", "head"}
+        ``head`` is a classifier of scikit-learn with a FairDRO head.
     small_cells, min_cell_size
         As of :class:`~fairdro.FairDROClassifier`.
+    estimator : str, optional
+        The classifier of ``head``, one of :data:`ESTIMATORS`; by default logistic regression.
     verbose : bool
         Show progress on a terminal.
     """
     _check_columns(table, [target, *groups, *drop])
     _check_options(target, groups, model, rho, keep_accuracy)
+    if estimator is not None and model != "head":
+        raise InputError("An estimator is for model head only; leave it out.")
     notes = []
     known = pa.compute.is_valid(table[target])
     if (lacking := table.num_rows - pa.compute.sum(known).as_py()) > 0:
@@ -103,10 +126,14 @@ def fit_table(
         "cv": ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
         "small_cells": small_cells,
         "min_cell_size": min_cell_size,
-        "verbose": verbose,
     }
-    classifier: FairDROBoostingClassifier | FairDROClassifierCV
-    classifier = FairDROBoostingClassifier(rho, **options) if trees else FairDROClassifierCV(rho, model=model, **options)
+    classifier: FairDROHeadClassifier | FairDROClassifierCV
+    if trees:
+        classifier = FairDROBoostingClassifier(rho, verbose=verbose, **options)
+    elif model == "head":
+        classifier = FairDROHeadClassifier(_estimator(estimator), rho=rho, **options)
+    else:
+        classifier = FairDROClassifierCV(rho, model=model, verbose=verbose, **options)
     classifier.fit(X, y, sensitive_features=sensitive)
     notes += encoder.notes_
     if classifier.merged_groups_:
@@ -122,8 +149,8 @@ def fit_table(
 
 
 def _check_options(target: str, groups: Sequence[str], model: str, rho: float | None, keep_accuracy: float) -> None:
-    if model not in models_for_tables():
-        raise unknown_name("model", model, models_for_tables())
+    if model not in (known := [*models_for_tables(), "head"]):
+        raise unknown_name("model", model, known)
     if not groups:
         raise InputError("Name at least one sensitive column to be fair to (--group).")
     if len(set(groups)) < len(groups):
@@ -134,6 +161,113 @@ def _check_options(target: str, groups: Sequence[str], model: str, rho: float | 
         raise InputError(f"rho must be zero or a positive number, got {rho:g}.")
     if not 0 <= keep_accuracy <= 1:
         raise InputError(f"The share of accuracy to keep must lie between 0 and 1, got {keep_accuracy:g}.")
+
+
+def _estimator(name: str | None) -> Any:
+    """Return a classifier by its dotted name, from a list of known ones; scaled where it needs that."""
+    name = ESTIMATORS[0] if name is None else name
+    if name not in ESTIMATORS:
+        raise unknown_name("estimator", name, ESTIMATORS)
+    module, _, kind = name.rpartition(".")
+    package = module.partition(".")[0]
+    found = getattr(require(module, extra=package, what="Heads on such estimators"), kind)
+    if kind in SCALED:
+        return make_pipeline(StandardScaler(), found(**({"max_iter": 1000} if kind == "LogisticRegression" else {})))
+    return found(**({"verbosity": -1} if package == "lightgbm" else {}))
+
+
+def fit_head_table(
+    table: pa.Table,
+    *,
+    target: str,
+    groups: Sequence[str],
+    class_columns: str,
+    group_columns: str | None,
+    rho: float | None = None,
+    keep_accuracy: float = 0.95,
+) -> tuple[FairDROHead, list[str]]:
+    """Fit a head to a table with probabilities of rows that no model was trained on; return it, and what was done.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    target : str
+        Column with the class.
+    groups : sequence of str
+        Sensitive columns.
+    class_columns, group_columns : str
+        Names of the columns with probabilities, with a ``*`` where the name of the class or group stands, e.g. ``p_*``.
+        Without group columns the head infers no groups.
+    rho, keep_accuracy
+        As of :func:`fit_table`.
+    """
+    _check_columns(table, [target, *groups])
+    _check_options(target, groups, "head", rho, keep_accuracy)
+    notes: list[str] = []
+    known = pa.compute.is_valid(table[target])
+    table = table.filter(known)
+    y, sensitive = _labels(table[target], target).astype(str), _sensitive(table, groups, notes)
+    classes = _starred(table, class_columns)
+    columns: dict[str, Any] = {"class": list(classes.values()), "group": None}
+    p_group = None
+    if group_columns is not None:
+        found, names = _starred(table, group_columns), encode_groups(sensitive).names
+        if lacking := [name for name in names if name not in found]:
+            raise InputError(f"There is no column like {group_columns!r} for the group {lacking[0]!r}.")
+        columns["group"] = [found[name] for name in names]
+        p_group = _numbers_of(table, columns["group"])
+    head = fit_head(
+        _numbers_of(table, columns["class"]), p_group, y, sensitive, classes=list(classes), rho=rho,
+        keep_accuracy=keep_accuracy, infer_groups=group_columns is not None,
+    )  # fmt: skip
+    head._columns_ = columns
+    return head, notes
+
+
+def _starred(table: pa.Table, pattern: str) -> dict[str, str]:
+    """Return the columns that fit a name with a star, by what stands for it."""
+    if pattern.count("*") != 1:
+        raise InputError(f"{pattern!r} must have one * where the name of the class or group stands, for example 'p_*'.")
+    before, _, after = pattern.partition("*")
+    found = {name[len(before) : len(name) - len(after)]: name for name in table.column_names if fnmatchcase(name, pattern)}
+    if len(found) < 2:
+        raise InputError(f"Fewer than two columns fit {pattern!r}; the table has: {', '.join(table.column_names[:20])}.")
+    return found
+
+
+def _numbers_of(table: pa.Table, names: Sequence[str]) -> np.ndarray:
+    _check_columns(table, names)
+    try:
+        return np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The columns {', '.join(names)} must hold probabilities: {error}.") from error
+
+
+def predict_head_table(head: FairDROHead, table: pa.Table) -> pa.Table:
+    """Return columns for the predicted class and the probability of every class.
+
+    Parameters
+    ----------
+    head : FairDROHead
+        Of :func:`fit_head_table`.
+    table : pyarrow.Table
+        With the columns of probabilities it was fitted to.
+    """
+    columns = getattr(head, "_columns_", None)
+    if columns is None:
+        raise InputError("The head was saved in Python and knows no columns; load it there with fairdro.load.")
+    p_class = _numbers_of(table, columns["class"])
+    p_group = None if columns["group"] is None else _numbers_of(table, columns["group"])
+    values = [head.predict(p_class, p_group), *head.predict_proba(p_class, p_group).T]
+    return pa.table(dict(zip(_added(head.classes_, table), values, strict=True)))
+
+
+def _added(classes: Iterable[Any], table: pa.Table) -> list[str]:
+    """Name the columns that predictions add, if the table has none of them."""
+    added = [PREDICTED, *(probability_column(c) for c in classes)]
+    if taken := [name for name in added if name in table.column_names]:
+        raise InputError(f"The table has a column {taken[0]!r} already; rename or remove it.")
+    return added
 
 
 def predict_table(model: Pipeline, table: pa.Table) -> tuple[pa.Table, list[str]]:
@@ -147,9 +281,7 @@ def predict_table(model: Pipeline, table: pa.Table) -> tuple[pa.Table, list[str]
         With the columns it was trained on, of the same kinds; others are ignored.
     """
     classes = model.classes_
-    added = [PREDICTED, *(probability_column(c) for c in classes)]
-    if taken := [name for name in added if name in table.column_names]:
-        raise InputError(f"The table has a column {taken[0]!r} already; rename or remove it.")
+    added = _added(classes, table)
     pieces, unseen = [], dict.fromkeys((column.name for column in model[0].columns_), np.zeros(2, dtype=np.int64))
     for first in range(0, table.num_rows, ROWS_PER_PIECE):
         frame = _as_pandas(table.slice(first, ROWS_PER_PIECE))
