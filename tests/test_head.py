@@ -137,6 +137,9 @@ def test_probabilities_from_anywhere(scored, tmp_path):
     assert list(head.frontier_["selected"]).index(True) == head.best_index_
     assert (head.classes_[head.predict_proba(*new).argmax(1)] == head.predict(*new)).all()
     np.testing.assert_allclose(head.predict_proba(*new).sum(1), 1)
+    assert "infers the group" in head.model_card()
+    with pytest.raises(InputError, match="save it by its own save"):
+        fairdro.save(head, tmp_path / "folder")
     head.save(tmp_path / "head.json")
     again = fairdro.load(tmp_path / "head.json")
     np.testing.assert_array_equal(again.predict(*new), head.predict(*new))

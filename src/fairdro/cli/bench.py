@@ -46,8 +46,8 @@ def bench(
     solvers: Annotated[
         str | None,
         typer.Option(
-            help="'fullbatch' (deterministic, for linear), 'minibatch' (the paper's), for boosting 'head' and 'weights', "
-            "separated by commas; by default fullbatch, for mlp minibatch, for boosting head.",
+            help="For linear 'fullbatch' (the default, deterministic), 'minibatch' (the paper's) and 'head' (on out-of-fold "
+            "probabilities), for mlp 'minibatch', for boosting 'head' (the default) and 'weights'; separated by commas.",
             autocompletion=options.complete("solver", several=True),
         ),
     ] = None,

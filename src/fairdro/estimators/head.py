@@ -162,24 +162,11 @@ class FairDROHead(CellsMixin, HeadMixin):
     def _probabilities(self, p_class: Any, p_group: Any) -> np.ndarray:
         return cell_probabilities(p_class, p_group, len(self.classes_), len(self.group_names_), self.infer_groups)
 
-    def save(self, folder: str | Path) -> None:
-        """Save the head into one JSON file; :func:`fairdro.load` reads it.
-
-        Parameters
-        ----------
-        folder : path
-            Of the file.
-        """
-        fitted = {key: _plain(value) for key, value in vars(self).items() if key.endswith("_")}
-        rule = None if self.rule is None else str(self._selection_rule())
-        about = {
-            "format": HEAD_FORMAT,
-            "kind": "FairDROHead",
-            "infer_groups": bool(self.infer_groups),
-            "rule": rule,
-            "fitted": fitted,
-        }
-        write_whole(Path(folder), json.dumps(about | {"checksum": digest(about)}, indent=1) + "\n")
+    def save(self, path: str | Path) -> None:
+        """Save the head into one JSON file; :func:`fairdro.load` reads it."""
+        fitted = {key: _plain(value) for key, value in self._to_state().items()}
+        about = {"format": HEAD_FORMAT, "kind": "FairDROHead", "infer_groups": bool(self.infer_groups), "fitted": fitted}
+        write_whole(Path(path), json.dumps(about | {"checksum": digest(about)}, indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:

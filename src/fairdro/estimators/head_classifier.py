@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO
 from fairdro.selection import Rule, choose_radius
 from fairdro.training.folds import folds_of
-from fairdro.training.head import OutOfFold, judge_heads
+from fairdro.training.head import OutOfFold, Part, Shape, join_parts, judge_heads, parts_of
 
 Joint = Literal["independent", "conditional", "cells", "auto"]
 JOINTS = list(get_args(Joint))
@@ -187,7 +187,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         for i, (_, test) in enumerate(folds):
             fold[test] = i
         joints = self._joints(cells)
-        parts = list(dict.fromkeys(part for joint in joints for part in _parts(joint, cells)))
+        parts = list(dict.fromkeys(part for joint in joints for part in parts_of(joint, cells)))
         done = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_and_predict)(self._model(part), part, cells, X, train, test)
             for part in parts
@@ -198,7 +198,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
             found[part][test] = values
         if self._frozen:
             self._warn_if_known(found[Part("class")], cells)
-        made = {joint: _joined([found[part] for part in _parts(joint, cells)], cells) for joint in joints}
+        made = {joint: join_parts([found[part] for part in parts_of(joint, cells)], cells) for joint in joints}
         self.joint_ = joints[0] if len(joints) == 1 else min(joints, key=lambda name: self._gap(made[name], fold, cells))
         return OutOfFold(made[self.joint_], fold)
 
@@ -239,7 +239,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         """Train the models on all rows."""
         rows = np.arange(len(cells))
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_model)(self._model(part), part, cells, X, rows) for part in _parts(self.joint_, cells)
+            delayed(_fit_model)(self._model(part), part, cells, X, rows) for part in parts_of(self.joint_, cells)
         )
 
     def _cell_probabilities(self, X: Any) -> np.ndarray:
@@ -249,9 +249,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         if hasattr(self, "n_features_in_") and len(X.shape) == 1:
             raise ValueError("Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row.")
         validate_data(self, X, reset=False, skip_check_array=True)
-        shape = _Shape(len(self.classes_), len(self.group_names_))
-        parts = zip(_parts(self.joint_, shape), self.estimators_, strict=True)
-        return _joined([_proba(model, X, part.width(shape)) for part, model in parts], shape)
+        shape = Shape(len(self.classes_), len(self.group_names_))
+        parts = zip(parts_of(self.joint_, shape), self.estimators_, strict=True)
+        return join_parts([_proba(model, X, part.width(shape)) for part, model in parts], shape)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
@@ -306,61 +306,6 @@ def _as_passed(X: Any) -> Any:
     if hasattr(X, "tocsr"):
         return X.tocsr()
     return X if hasattr(X, "shape") else np.asarray(X)
-
-
-class _Shape(NamedTuple):
-    """Numbers of classes and groups."""
-
-    n_classes: int
-    n_groups: int
-
-
-class Part(NamedTuple):
-    """A model that a joint is made of: of the class, of the group, of the group in one class, or of both."""
-
-    what: Literal["class", "group", "cells"]
-    given: int | None = None
-
-    def width(self, shape: Cells | _Shape) -> int:
-        """Return the number of things it tells apart."""
-        sizes = {"class": shape.n_classes, "group": shape.n_groups, "cells": shape.n_classes * shape.n_groups}
-        return sizes[self.what]
-
-    def target(self, cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return rows to train on, what to predict of them, and how much they count.
-
-        A row of soft groups comes once for every group it has a share in.
-        """
-        y, weight = cells.y.numpy(), None if cells.sample_weight is None else cells.sample_weight.double().numpy()
-        if self.given is not None:
-            rows = rows[y[rows] == self.given]
-        if self.what == "class" or not cells.soft:
-            group, counted = cells.groups.numpy()[rows], None if weight is None else weight[rows]
-        else:
-            share = cells.groups.double().numpy()[rows]
-            place, group = np.nonzero(share)
-            counted = share[place, group] * (1 if weight is None else weight[rows][place])
-            rows = rows[place]
-        if self.what == "class":
-            return rows, y[rows], counted
-        return rows, group if self.what == "group" else y[rows] * cells.n_groups + group, counted
-
-
-def _parts(joint: str, shape: Cells | _Shape) -> list[Part]:
-    if joint == "cells":
-        return [Part("cells")]
-    given = {"classes": [], "independent": [Part("group")]}
-    return [Part("class"), *given.get(joint, [Part("group", y) for y in range(shape.n_classes)])]
-
-
-def _joined(tables: list[np.ndarray], shape: Cells | _Shape) -> np.ndarray:
-    """Return the probabilities of cells ``(N, Y, A)`` from those of the parts, or of classes ``(N, Y, 1)``."""
-    first, *groups = tables
-    if first.shape[1] != shape.n_classes:
-        return first.reshape(-1, shape.n_classes, shape.n_groups)
-    if not groups:
-        return first[:, :, None]
-    return first[:, :, None] * (groups[0][:, None, :] if len(groups) == 1 else np.stack(groups, axis=1))
 
 
 def _fit_model(model: Any, part: Part, cells: Cells, X: Any, rows: np.ndarray) -> Any:

@@ -93,7 +93,8 @@ def _steps(model: Any) -> tuple[TableEncoder | None, SavingMixin]:
             f"Only fairdro's classifiers, alone or after a TableEncoder, have cards and can be saved, not "
             f"{type(steps[-1]).__name__} in a pipeline of {len(steps)}; take the classifier by itself."
         )
-    check_is_fitted(steps[-1])
+    if hasattr(steps[-1], "fit"):
+        check_is_fitted(steps[-1])
     return (steps[0] if len(steps) == 2 else None), steps[-1]
 
 
@@ -143,6 +144,8 @@ def save(model: Any, folder: str | Path) -> None:
         Made if it is not there; a model in it is replaced, other things are left alone.
     """
     encoder, classifier = _steps(model)
+    if type(classifier).__name__ not in CLASSIFIERS:
+        raise InputError(f"A {type(classifier).__name__} is one file: save it by its own save('head.json').")
     state = {
         "encoder": None if encoder is None else encoder.to_state(),
         "kind": type(classifier).__name__,

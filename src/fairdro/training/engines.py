@@ -15,6 +15,7 @@ from fairdro.models import BANKS
 from fairdro.models.trees import TreeSettings
 from fairdro.training.fullbatch import fullbatch_refusal, train_fullbatch
 from fairdro.training.head import head_refusal
+from fairdro.training.linear_head import train_linear_head
 from fairdro.training.minibatch import train_minibatch
 from fairdro.training.trained import Trained
 from fairdro.training.trees import train_head_trees
@@ -81,6 +82,12 @@ def _fullbatch(
     return train_fullbatch(X, cells, method, double=X.dtype == torch.float64, alone=alone, on_step=on_step)
 
 
+def _linear_head(
+    X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
+) -> Trained:
+    return train_linear_head(X, cells, method, seed=seeds[0], on_step=on_step)
+
+
 def _minibatch(model: str) -> Engine:
     def train(
         X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
@@ -107,6 +114,7 @@ def _trees(solver: str, train_trees: Callable[..., Trained], cost: float) -> Eng
 ENGINES = [
     Engine("linear", "fullbatch", _fullbatch, fullbatch_refusal),
     *map(_minibatch, BANKS),
+    Engine("linear", "head", _linear_head, head_refusal, cost=3),
     _trees("head", train_head_trees, 10),
     _trees("weights", train_weighted_trees, 30),
 ]

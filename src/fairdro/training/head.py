@@ -13,6 +13,7 @@ LinearPost (Xian and Zhao, 2024) reaches the same family of classifiers by a lin
 import time
 import warnings
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -174,6 +175,62 @@ def _converge(controller: Controller, blocks: _Blocks) -> Tensor:
         steps *= 2
         if bool(converged.all()) or steps > MOST_STEPS:
             return converged
+
+
+class Shape(NamedTuple):
+    """Numbers of classes and groups."""
+
+    n_classes: int
+    n_groups: int
+
+
+class Part(NamedTuple):
+    """A model that a joint is made of: of the class, of the group, of the group in one class, or of both."""
+
+    what: Literal["class", "group", "cells"]
+    given: int | None = None
+
+    def width(self, shape: Cells | Shape) -> int:
+        """Return the number of things it tells apart."""
+        sizes = {"class": shape.n_classes, "group": shape.n_groups, "cells": shape.n_classes * shape.n_groups}
+        return sizes[self.what]
+
+    def target(self, cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return rows to train on, what to predict of them, and how much they count.
+
+        A row of soft groups comes once for every group it has a share in.
+        """
+        y, weight = cells.y.numpy(), None if cells.sample_weight is None else cells.sample_weight.double().numpy()
+        if self.given is not None:
+            rows = rows[y[rows] == self.given]
+        if self.what == "class" or not cells.soft:
+            group, counted = cells.groups.numpy()[rows], None if weight is None else weight[rows]
+        else:
+            share = cells.groups.double().numpy()[rows]
+            place, group = np.nonzero(share)
+            counted = share[place, group] * (1 if weight is None else weight[rows][place])
+            rows = rows[place]
+        if self.what == "class":
+            return rows, y[rows], counted
+        return rows, group if self.what == "group" else y[rows] * cells.n_groups + group, counted
+
+
+def parts_of(joint: str, shape: Cells | Shape) -> list[Part]:
+    """Return the models of a joint: ``classes``, ``independent``, ``conditional`` or ``cells``."""
+    if joint == "cells":
+        return [Part("cells")]
+    given = {"classes": [], "independent": [Part("group")]}
+    return [Part("class"), *given.get(joint, [Part("group", y) for y in range(shape.n_classes)])]
+
+
+def join_parts(tables: list[np.ndarray], shape: Cells | Shape) -> np.ndarray:
+    """Return the probabilities of cells ``(N, Y, A)`` from those of the parts, or of classes ``(N, Y, 1)``."""
+    first, *groups = tables
+    if first.shape[1] != shape.n_classes:
+        return first.reshape(-1, shape.n_classes, shape.n_groups)
+    if not groups:
+        return first[:, :, None]
+    return first[:, :, None] * (groups[0][:, None, :] if len(groups) == 1 else np.stack(groups, axis=1))
 
 
 @dataclass(frozen=True)
