@@ -90,12 +90,11 @@ def summary(points: pd.DataFrame, problem: str) -> tuple[list[str], list[list[st
     points = points[points["problem"] == problem]
     rows, columns = [], ["test_accuracy", "test_dca", "train_dca"]
     for kind in ["plain", *ERRORS]:
-        for penalties in (points["l2"] == 0, points["l2"] >= 0):
-            of_kind = points["rho"] == 0 if kind == "plain" else points["errors"] == kind
-            candidates = points[of_kind & penalties & ~points["diverged"]]
+        of_kind = points[(points["rho"] == 0 if kind == "plain" else points["errors"] == kind) & ~points["diverged"]]
+        for title, candidates in {"0": of_kind[of_kind["l2"] == 0], "chosen": of_kind}.items():
             found = pd.DataFrame([chosen(own, points) for _, own in candidates.groupby("split")])
             texts = [f"{100 * found[column].mean():.2f} ({100 * found[column].sem():.2f})" for column in columns]
-            rows.append([kind, "chosen" if penalties.all() else "0", *texts, ", ".join(f"{l2:g}" for l2 in found["l2"])])
+            rows.append([kind, title, *texts, ", ".join(f"{l2:g}" for l2 in found["l2"])])
     title = f"{problem}, {points['rows_per_feature'].mean():.2f} rows per feature"
     return [title, "l2", "accuracy", "DCA", "DCA on training rows", "l2 of the splits"], rows
 
