@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.methods import Method, Task
 from fairdro.models import BANKS
 from fairdro.models.trees import TreeSettings
-from fairdro.training.fullbatch import fullbatch_refusal, train_fullbatch
+from fairdro.training.fullbatch import Errors, fullbatch_refusal, train_fullbatch
 from fairdro.training.head import head_refusal
 from fairdro.training.linear_head import train_linear_head
 from fairdro.training.minibatch import train_minibatch
@@ -77,9 +78,17 @@ class Engine:
 
 
 def _fullbatch(
-    X: Tensor, cells: Cells, method: Method, *, alone: bool = False, on_step: OnStep | None = None, **_: Any
+    X: Tensor,
+    cells: Cells,
+    method: Method,
+    *,
+    errors: Errors = "training",
+    alone: bool = False,
+    on_step: OnStep | None = None,
+    **_: Any,
 ) -> Trained:
-    return train_fullbatch(X, cells, method, double=X.dtype == torch.float64, alone=alone, on_step=on_step)
+    double = X.dtype == torch.float64
+    return train_fullbatch(X, cells, method, errors=errors, double=double, alone=alone, on_step=on_step)
 
 
 def _linear_head(
@@ -113,6 +122,7 @@ def _trees(solver: str, train_trees: Callable[..., Trained], cost: float) -> Eng
 
 ENGINES = [
     Engine("linear", "fullbatch", _fullbatch, fullbatch_refusal),
+    Engine("linear", "out_of_fold", partial(_fullbatch, errors="out_of_fold"), fullbatch_refusal, cost=6),
     *map(_minibatch, BANKS),
     Engine("linear", "head", _linear_head, head_refusal, cost=3),
     _trees("head", train_head_trees, 10),

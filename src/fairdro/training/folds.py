@@ -22,8 +22,10 @@ def check_two_rows_per_class(cells: Cells) -> int:
 def stratified_folds(cells: Cells, number: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return train and test rows of every fold; fewer folds where a class has fewer rows."""
     strata = cells.codes.numpy()
-    number = min(number, check_two_rows_per_class(cells), int(np.bincount(strata).max()))
-    folds = StratifiedKFold(number, shuffle=True, random_state=seed)
+    number, largest = min(number, check_two_rows_per_class(cells)), int(np.bincount(strata).max())
+    if largest < 2:
+        raise InputError("Every class and group has one sample at most; cross-validation needs two rows of a cell.")
+    folds = StratifiedKFold(min(number, largest), shuffle=True, random_state=seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # a rare cell
         return list(folds.split(strata, strata))

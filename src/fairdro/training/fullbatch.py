@@ -3,6 +3,9 @@
 Rows are sorted into blocks of one cell each (of one class each where groups are soft). One pass over the blocks gives every
 cell's errors and the gradient of every cell's summed loss; only then are the cells weighted. So the weights always respond
 to the current models, rows are read once a step, and memory beyond the sorted rows is a few blocks.
+
+With out-of-fold errors there are K + 1 copies of the models side by side, one per fold and the final one, and blocks are of
+one fold each. Errors of a block are those of its fold's copy, which gets no gradient from it.
 """
 
 import itertools
@@ -10,21 +13,24 @@ import math
 import time
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells, CellTotals
-from fairdro.errors import InputError
+from fairdro.errors import InputError, unknown_name
 from fairdro.methods import CellMeans, Method, Task
 from fairdro.models import LinearBank
 from fairdro.training.controller import Controller
+from fairdro.training.folds import stratified_folds
 from fairdro.training.losses import BinaryLoss, ClassLoss, MulticlassLoss
 from fairdro.training.processes import added_up
 from fairdro.training.threads import one_thread_each
 from fairdro.training.trained import TrainedBank, check_training_data, has_diverged
+
+Errors = Literal["training", "out_of_fold"]
 
 ROWS_PER_BLOCK = 4096
 ROWS_ALONE = 16384  # where a single model reads a block, calls cost more than a cache that is too small
@@ -47,6 +53,9 @@ def train_fullbatch(
     *,
     steps: int = 200,
     lr: float = 0.03,
+    errors: Errors = "training",
+    folds: int = 5,
+    l2: float = 0.0,
     double: bool = False,
     alone: bool = False,
     sharded: bool = False,
@@ -66,6 +75,17 @@ def train_fullbatch(
     steps : int, default 200
     lr : float, default 0.03
         Adam's step size at the start.
+    errors : {"training", "out_of_fold"}, default "training"
+        What the method responds to, and the history holds: errors of the models on the rows they are trained on; or errors
+        on every row of a copy that is trained beside them without the row's fold, by the same weights. Either way the
+        models that are returned are trained on all rows. Out-of-fold errors cost up to ``folds + 1`` times the time (3 to 5
+        times with five folds and 12 points) and the memory for gradients.
+    folds : int, default 5
+        How many folds, stratified by cell; fewer where a class has fewer rows.
+    l2 : float, default 0
+        Adds ``l2 / 2 * ||W||^2`` to the objective of every model, the mean over classes of the weighted mean losses of
+        cells. As in scikit-learn, ``W`` holds the coefficients of the one logit of two classes, or of the logits of all of
+        several, without intercepts. So the objective is that of ``C = 1 / (N * l2)`` with sample weights that sum to N.
     double : bool, default False
         Compute in double precision, at twice the cost.
     alone : bool, default False
@@ -73,7 +93,7 @@ def train_fullbatch(
         bank up to float rounding, which the weights' responses to single errors may enlarge; in double precision they agree.
     sharded : bool, default False
         Whether the rows are this process's share of those of all processes under ``torch.distributed``. Every process gets
-        the same models; with ``double`` they are those of one process with all rows up to 1e-9.
+        the same models; with ``double`` they are those of one process with all rows up to 1e-9. With training errors only.
     on_step : callable, optional
         Called after every step with the number of finished steps and of all.
 
@@ -83,23 +103,35 @@ def train_fullbatch(
         If there is one group only or a cell is empty, if a model diverged, which negative weights can cause, or if one was
         still moving at the end.
     """
+    _check_options(method, steps, lr, errors, folds, l2, sharded=sharded)
     counts = added_up(cells.counts) if sharded else cells.counts
     X = check_training_data(X, cells, torch.float64 if double else torch.float32, counts)
-    if not isinstance(steps, int) or steps < 1 or not lr > 0:
-        raise InputError(f"steps must be a positive whole number and lr positive, got {steps} and {lr}.")
-    if (refusal := fullbatch_refusal(method)) is not None:
-        raise InputError(refusal)
     start = time.perf_counter()
     threads = torch.get_num_threads()
     with one_thread_each(threads) as pool:
         controller = Controller(method, Task(counts, (1, method.points), hidden=False), steps, on_step=on_step)
-        solver = _Solver(X, cells, controller, pool=pool, threads=threads, alone=alone, sharded=sharded)
-        solver.solve(lr)
+        copies = _out_of_fold(cells, folds) if errors == "out_of_fold" else _on_training_rows(cells, counts)
+        solver = _Solver(X, cells, copies, controller, pool=pool, threads=threads, alone=alone, sharded=sharded)
+        solver.solve(lr, l2)
         diverged = solver.diverged()
     seconds = time.perf_counter() - start
     trained = TrainedBank(model=solver.bank(), method=method, diverged=diverged, seconds=seconds, **controller.results())
     trained.warn_if_unsettled()
     return trained
+
+
+def _check_options(method: Method, steps: int, lr: float, errors: str, folds: int, l2: float, *, sharded: bool) -> None:
+    """Refuse what makes no sense."""
+    if not isinstance(steps, int) or steps < 1 or not lr > 0:
+        raise InputError(f"steps must be a positive whole number and lr positive, got {steps} and {lr}.")
+    if errors not in get_args(Errors):
+        raise unknown_name("kind of errors", errors, list(get_args(Errors)))
+    if not isinstance(folds, int) or folds < 2 or not 0 <= l2 < math.inf:
+        raise InputError(f"folds must be a whole number from 2 on and l2 not negative, got {folds} and {l2}.")
+    if errors == "out_of_fold" and sharded:
+        raise InputError("Rows on several processes can be trained with errors='training' only; use that, or one process.")
+    if (refusal := fullbatch_refusal(method)) is not None:
+        raise InputError(refusal)
 
 
 def fullbatch_refusal(method: Method) -> str | None:
@@ -114,24 +146,54 @@ def _padded(size: int, multiple: int) -> int:
 
 
 @dataclass(frozen=True)
+class _Copies:
+    """Copies of the models, of which the last, the final one, learns from all rows.
+
+    ``judge`` is the copy whose errors count on a row ``(N,)``; unless it is the final one, it does not learn from that row.
+    ``counts`` are of the rows that each copy learns from ``(copies, Y, A)``.
+    """
+
+    judge: Tensor
+    counts: Tensor
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+def _on_training_rows(cells: Cells, counts: Tensor) -> _Copies:
+    return _Copies(torch.zeros(len(cells), dtype=torch.int64), counts[None])
+
+
+def _out_of_fold(cells: Cells, number: int) -> _Copies:
+    judge, counts = torch.empty(len(cells), dtype=torch.int64), []
+    for copy, (train, test) in enumerate(stratified_folds(cells, number, seed=0)):
+        judge[torch.from_numpy(test)] = copy
+        counts.append(cells.take(torch.from_numpy(train)).counts)
+    return _Copies(judge, torch.stack([*counts, cells.counts]))
+
+
+@dataclass(frozen=True)
 class _Block:
     """Rows of one class, with a column of ones; ``shares`` says how much each counts in each of the block's cells.
 
-    ``whole`` says that every row counts as one in the block's one cell.
+    ``judge`` is the copy of the models whose errors count. ``whole`` says that every row counts as one in the block's one
+    cell.
     """
 
     X: Tensor
     y: int
+    judge: int
     shares: list[tuple[int, Tensor]]
     whole: bool
 
 
-def _blocks(X: Tensor, cells: Cells, most: int) -> list[_Block]:
-    """Sort rows by cell, or by class where groups are soft, and cut them into blocks of at most so many."""
+def _blocks(X: Tensor, cells: Cells, judge: Tensor, most: int) -> list[_Block]:
+    """Sort rows by cell, or by class where groups are soft, and by fold, and cut them into blocks of at most so many."""
     groups_per_stratum = cells.n_groups if cells.soft else 1
     blocks = []
-    pieces = [(stratum, piece) for stratum, rows in cells.strata.items() for piece in rows.split(most)]
-    for stratum, rows in pieces:
+    parts = [(stratum, copy, rows[judge[rows] == copy]) for stratum, rows in cells.strata.items() for copy in judge.unique()]
+    pieces = [(stratum, int(copy), piece) for stratum, copy, rows in parts for piece in rows.split(most) if len(piece) > 0]
+    for stratum, copy, rows in pieces:
         first = stratum * groups_per_stratum
         n, d = len(rows), X.shape[1]
         features = X.new_zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
@@ -139,7 +201,7 @@ def _blocks(X: Tensor, cells: Cells, most: int) -> list[_Block]:
         shares = X.new_zeros(groups_per_stratum, len(features))
         shares[:, :n] = cells.indicator[rows, first : first + groups_per_stratum].T
         whole = not cells.soft and cells.sample_weight is None
-        blocks.append(_Block(features, first // cells.n_groups, list(enumerate(shares, start=first)), whole))
+        blocks.append(_Block(features, first // cells.n_groups, copy, list(enumerate(shares, start=first)), whole))
     return blocks
 
 
@@ -173,12 +235,24 @@ class _Adam:
 
 
 class _Solver:
-    """P linear models side by side in one matrix ``(D + 1, columns)``, and one pass over the rows for all of them."""
+    """Copies of P linear models side by side in one matrix ``(D + 1, columns)``, and one pass over the rows for all.
+
+    Columns are by output, then by copy, then by model.
+    """
 
     def __init__(
-        self, X: Tensor, cells: Cells, controller: Controller, *, pool: Executor, threads: int, alone: bool, sharded: bool
+        self,
+        X: Tensor,
+        cells: Cells,
+        copies: _Copies,
+        controller: Controller,
+        *,
+        pool: Executor,
+        threads: int,
+        alone: bool,
+        sharded: bool,
     ) -> None:
-        blocks = _blocks(X, cells, ROWS_ALONE if alone else ROWS_PER_BLOCK)
+        blocks = _blocks(X, cells, copies.judge, ROWS_ALONE if alone else ROWS_PER_BLOCK)
         shards = [blocks[i::SHARDS] for i in range(min(SHARDS, len(blocks)))]
         self.portions = _portions(shards, threads if len(blocks) >= SHARDS else 1)
         self.pool, self.sharded = pool, sharded
@@ -187,11 +261,12 @@ class _Solver:
         multiple = MODEL_MULTIPLE if self.loss.outputs == 1 else SOFTMAX_MULTIPLE
         padded = _padded(max(self.method.points, MIN_COLUMNS // self.loss.outputs), multiple)
         self.models = 1 if alone and self.method.points == 1 else padded
-        self.features = X.shape[1]
-        self.W = X.new_zeros(_padded(self.features + 1, FEATURE_MULTIPLE), self.models * self.loss.outputs)
-        self.overflowed = torch.zeros(self.W.shape[1], dtype=torch.bool)
+        self.copies, self.features = copies, X.shape[1]
+        columns = self.loss.outputs * len(copies) * self.models
+        self.W = X.new_zeros(_padded(self.features + 1, FEATURE_MULTIPLE), columns)
+        self.overflowed = torch.zeros(columns, dtype=torch.bool)
 
-    def solve(self, lr: float) -> None:
+    def solve(self, lr: float, l2: float) -> None:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""
         controller, steps = self.controller, self.controller.steps_per_round
         tail = range(steps - max(round(TAIL * steps), 1), steps)
@@ -200,8 +275,9 @@ class _Solver:
             for step in controller.steps():
                 means, gradients = self.sweep(with_loss=self.method.needs_loss)
                 controller.update(means)
-                move = adam.move(self.combine(gradients, controller.weights))
-                self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * move)
+                gradient = self.combine(gradients, controller.weights)
+                gradient[: self.features] += l2 * self.W[: self.features]
+                self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * adam.move(gradient))
                 if step in tail:
                     average += self.W / len(tail)
             self.W.copy_(average)
@@ -213,11 +289,14 @@ class _Solver:
         self.W.copy_(self.W.where(overflow, moved))
         self.overflowed |= overflow
 
-    def sweep(self, *, with_loss: bool) -> tuple[CellMeans, Tensor]:
-        """Go through all rows once: means, and the gradient of every cell's summed loss ``(Y * A, D + 1, columns)``."""
+    def sweep(self, *, with_loss: bool, final: bool = False) -> tuple[CellMeans, Tensor]:
+        """Go through all rows once: means, and the gradient of every cell's summed loss ``(Y * A, D + 1, columns)``.
+
+        The means are of the errors that the method responds to, or with ``final`` of the final models on all rows.
+        """
 
         def of_portion(shards: list[list[_Block]]) -> list[tuple[Tensor, ...]]:
-            return [self._sums(blocks, with_loss=with_loss) for blocks in shards]
+            return [self._sums(blocks, with_loss=with_loss, final=final) for blocks in shards]
 
         others = self.pool.map(of_portion, self.portions[1:])
         parts = [*of_portion(self.portions[0]), *itertools.chain.from_iterable(others)]
@@ -231,16 +310,19 @@ class _Solver:
         pieces = message.split([part.numel() for part in sums])
         return [piece.view_as(part) for piece, part in zip(pieces, sums, strict=True)]
 
-    def _sums(self, blocks: list[_Block], *, with_loss: bool) -> tuple[Tensor, ...]:
+    def _sums(self, blocks: list[_Block], *, with_loss: bool, final: bool) -> tuple[Tensor, ...]:
         """Sum errors, losses ``(Y * A, 1, models)`` and gradients over some blocks."""
-        n_cells = self.counts.numel()
+        n_cells, last = self.counts.numel(), len(self.copies) - 1
         errors, losses = self.W.new_zeros(2, n_cells, 1, self.models)
         gradients = self.W.new_zeros(n_cells, *self.W.shape)
         for block in blocks:
             logits = _product(block.X, self.W)
-            wrong = self.loss.wrong(logits, block.y)
-            loss = self.loss.value(logits, block.y) if with_loss else None
+            judged = self._by_copy(logits)[:, :, last if final else block.judge].flatten(1).contiguous()
+            wrong = self.loss.wrong(judged, block.y)
+            loss = self.loss.value(judged, block.y) if with_loss else None
             gradient = self.loss.gradient(logits, block.y)
+            if block.judge != last:
+                self._by_copy(gradient)[:, :, block.judge] = 0
             for cell, share in block.shares:
                 errors[cell].addmm_(share[None], wrong)
                 if loss is not None:
@@ -254,26 +336,27 @@ class _Solver:
         return CellTotals(per_model[None].double(), self.counts).means
 
     def combine(self, gradients: Tensor, weights: Tensor) -> Tensor:
-        """Gradient of the mean over classes of the weighted cell means."""
-        per_row = weights[0] / (self.counts * self.counts.shape[0]).where(self.counts > 0, 1)
-        scale = self.W.new_zeros(self.counts.numel(), self.models)
-        scale[:, : self.method.points] = per_row.flatten(1).T
-        by_column = scale.repeat(1, self.loss.outputs)
+        """Gradient of the mean over classes of the weighted cell means, of every copy over its rows."""
+        counts = self.copies.counts[:, None]
+        per_row = weights / (counts * len(self.counts)).where(counts > 0, 1)
+        scale = self.W.new_zeros(self.counts.numel(), len(self.copies), self.models)
+        scale[..., : self.method.points] = per_row.flatten(2).movedim(2, 0)
+        by_column = scale.flatten(1).repeat(1, self.loss.outputs)
         return (gradients * by_column[:, None, :]).sum(0)
 
     def bank(self) -> LinearBank:
-        """Return the models as a bank of linear models with a logit per class."""
+        """Return the final models as a bank of linear models with a logit per class."""
         points = self.method.points
-        W = self.loss.class_logits(self._by_output(self.W)).permute(2, 0, 1)[:points]
+        W = self.loss.class_logits(self._by_copy(self.W)[:, :, -1]).permute(2, 0, 1)[:points]
         bank = LinearBank(self.features, W.shape[2], points=points).to(W.dtype)
         bank.load_state_dict({"weight": W[None, :, : self.features], "bias": W[None, :, self.features]})
         return bank
 
-    def _by_output(self, columns: Tensor) -> Tensor:
-        return columns.unflatten(-1, (self.loss.outputs, self.models))
+    def _by_copy(self, columns: Tensor) -> Tensor:
+        return columns.unflatten(-1, (self.loss.outputs, len(self.copies), self.models))
 
     def diverged(self) -> Tensor:
-        """Models that overflowed or whose loss diverged ``(1, P)``."""
-        means, _ = self.sweep(with_loss=True)
-        overflowed = self._by_output(self.overflowed).any(0)[: self.method.points]
+        """Models of which a copy overflowed, or whose loss diverged ``(1, P)``."""
+        means, _ = self.sweep(with_loss=True, final=True)
+        overflowed = self._by_copy(self.overflowed).flatten(0, 1).any(0)[: self.method.points]
         return has_diverged(means, self.counts) | overflowed

@@ -75,7 +75,7 @@ class TrainedBank(Trained):
 
     @property
     def drift(self) -> Tensor:
-        """Largest change of a cell's training accuracy over the last twentieth of training, ``(S, P)``."""
+        """Largest change of a cell's accuracy, as the method saw it, over the last twentieth of training, ``(S, P)``."""
         accuracy = self.history.accuracy
         last = accuracy[-max(len(accuracy) // 20, 2) :]
         return (last.amax(0) - last.amin(0)).nan_to_num(0).flatten(2).amax(-1)
