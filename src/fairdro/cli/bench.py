@@ -46,8 +46,9 @@ def bench(
     solvers: Annotated[
         str | None,
         typer.Option(
-            help="For linear 'fullbatch' (the default, deterministic), 'minibatch' (the paper's) and 'head' (on out-of-fold "
-            "probabilities), for mlp 'minibatch', for boosting 'head' (the default) and 'weights'; separated by commas.",
+            help="For linear 'fullbatch' (the default, deterministic), 'out_of_fold' (the same, by errors on rows not "
+            "trained on), 'minibatch' (the paper's) and 'head' (on out-of-fold probabilities); for mlp 'minibatch'; for "
+            "boosting 'head' (the default) and 'weights'. Separated by commas.",
             autocompletion=options.complete("solver", several=True),
         ),
     ] = None,
