@@ -131,7 +131,7 @@ class Controller(nn.Module):
         if self.records:
             self.seen.append((self.method.weights(state), 1 - means.error))
         moved = self.method.update(state, means, self.progress)
-        self.updates = self.updates + 1
+        self.updates.add_(1)
         if moved is state:
             return False
         if damping != 1:

@@ -276,7 +276,8 @@ class _Solver:
                 means, gradients = self.sweep(with_loss=self.method.needs_loss)
                 controller.update(means)
                 gradient = self.combine(gradients, controller.weights)
-                gradient[: self.features] += l2 * self.W[: self.features]
+                if l2 > 0:
+                    gradient[: self.features] += l2 * self.W[: self.features]
                 self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * adam.move(gradient))
                 if step in tail:
                     average += self.W / len(tail)
@@ -317,7 +318,9 @@ class _Solver:
         gradients = self.W.new_zeros(n_cells, *self.W.shape)
         for block in blocks:
             logits = _product(block.X, self.W)
-            judged = self._by_copy(logits)[:, :, last if final else block.judge].flatten(1).contiguous()
+            judged = logits
+            if last > 0:
+                judged = self._by_copy(logits)[:, :, last if final else block.judge].flatten(1).contiguous()
             wrong = self.loss.wrong(judged, block.y)
             loss = self.loss.value(judged, block.y) if with_loss else None
             gradient = self.loss.gradient(logits, block.y)
