@@ -15,9 +15,10 @@ from fairdro import fit_head
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import METHODS, FairDRO
-from fairdro.metrics import dca
+from fairdro.metrics import METRICS, confusion_counts, dca
 from fairdro.training.head import _Blocks, _relative, class_scores, fit_thresholds
 from fairdro.training.head import fit_head as fit_weights
+from fairdro.training.linear_head import train_linear_head
 from fairdro.training.trained import most_likely
 from fairdro.uncertainty import ChiSquareBall
 from problems import biased_problem
@@ -249,3 +250,13 @@ def test_on_the_command_line(scored, tmp_path):
 
 def _replaced(options, wrong):
     return [wrong[1] if i and options[i - 1] == wrong[0] else option for i, option in enumerate(options)]
+
+
+@pytest.mark.parametrize(("n_classes", "n_groups", "soft"), [(2, 2, False), (3, 2, False), (2, 2, True)])
+def test_a_head_on_linear_models_narrows_the_gap_on_new_rows(n_classes, n_groups, soft):
+    X, cells = biased_problem(n_classes, n_groups, n=6000, soft=soft)
+    train, test = torch.arange(4000), torch.arange(4000, 6000)
+    trained = train_linear_head(X[train], cells.take(train), FairDRO(rho=(0.0, 10.0), softness=0.02))
+    plain, fair = METRICS["dca"](confusion_counts(trained.predict(X[test])[0], cells.take(test)))
+    assert fair < 0.7 * plain
+    assert len(trained.models) == 2
