@@ -92,7 +92,8 @@ def test_a_shell_completes_commands_options_and_names():
     assert completed("fairdro", "bench", "--poi") == ["--points"]
     assert completed("fairdro", "bench", "adult", "--methods", "rw,fairdro_wo_c") == ["rw,fairdro_wo_classwise"]
     assert completed("fairdro", "fit", "tab") == []  # then bash offers files
-    script = subprocess.run([COMMAND, "--show-completion", "bash"], capture_output=True, text=True, check=True).stdout
+    environment = os.environ | {"_FAIRDRO_COMPLETE": "source_bash"}  # --show-completion asks the process tree for the shell
+    script = subprocess.run([COMMAND], env=environment, capture_output=True, text=True, check=True).stdout
     assert "complete -o default -F" in script
 
 
