@@ -131,7 +131,7 @@ def scored(people):
 
 def test_probabilities_from_anywhere(scored, tmp_path):
     p_class, p_group, y, a = scored
-    head = fit_head(p_class[:900], p_group[:900], y[:900], a[:900], keep_accuracy=0.8)
+    head = fit_head(p_class[:900], p_group[:900], y[:900], a[:900], keep_accuracy=0.8, rhos=[0, 1, 5])
     new = p_class[900:], p_group[900:]
     gaps = [dca(y[900:], one.predict(*new), sensitive_features=a[900:]) for one in (head.at(0.0), head)]
     assert gaps[1] < 0.7 * gaps[0]
@@ -217,25 +217,15 @@ def test_on_the_command_line(scored, tmp_path):
     for j, name in enumerate(["u", "v", "w"]):
         table[f"g_{name}"] = p_group[:, j]
     table.to_parquet(tmp_path / "scored.parquet")
-    options = (
-        "--target",
-        "answer",
-        "--group",
-        "kind",
-        "--class-columns",
-        "p_*",
-        "--group-columns",
-        "g_*",
-        "--out",
-        "head.json",
-    )
+    columns = ("--class-columns", "p_*", "--group-columns", "g_*")
+    options = ("--target", "answer", "--group", "kind", *columns, "--rho", "5", "--out", "head.json")
     done = run_here("head", "scored.parquet", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "The head is in head.json" in done.stdout
     done = run_here("predict", "head.json", "scored.parquet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     predicted = pd.read_parquet(tmp_path / "scored-predicted.parquet")["predicted"]
-    head = fit_head(p_class, p_group, y, a)
+    head = fit_head(p_class, p_group, y, a, rho=5.0)
     np.testing.assert_array_equal(predicted, head.predict(p_class, p_group))
     done = run_here("head", "scored.parquet", *options[:6], "--out", "plain.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
