@@ -22,3 +22,9 @@ def encoder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder")
     save_encoder(folder)
     return folder
+
+
+@pytest.fixture
+def quick_heads(monkeypatch):
+    """Heads of a hundred steps, for tests of what is around them; tests/test_head.py has those of their convergence."""
+    monkeypatch.setattr("fairdro.training.head.TOLERANCE", 1.0)

@@ -29,6 +29,7 @@ from fairdro.training.engines import get_engine
 from problems import biased_problem, biased_table
 
 pytest.importorskip("lightgbm", reason="needs lightgbm: pip install 'fairdro[lightgbm]'")
+pytestmark = pytest.mark.usefixtures("quick_heads")
 
 
 def features_file(path, n):

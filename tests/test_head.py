@@ -148,6 +148,7 @@ def test_probabilities_from_anywhere(scored, tmp_path):
     np.testing.assert_array_equal(again.at(0.0).predict(*new), head.at(0.0).predict(*new))
 
 
+@pytest.mark.usefixtures("quick_heads")
 def test_three_ways_to_the_cells(scored):
     p_class, p_group, y, a = scored
     independent = p_class[:, :, None] * p_group[:, None, :]
@@ -161,6 +162,7 @@ def test_three_ways_to_the_cells(scored):
     np.testing.assert_array_equal(heads[0], heads[2])
 
 
+@pytest.mark.usefixtures("quick_heads")
 def test_classes_in_the_order_of_the_columns_and_soft_groups(scored):
     p_class, p_group, y, a = scored
     turned = fit_head(p_class[:, ::-1], p_group, y, a, rho=5.0, classes=["yes", "perhaps", "no"])
@@ -209,6 +211,7 @@ def test_a_damaged_file_is_refused(scored, tmp_path):
             fairdro.load(tmp_path / name)
 
 
+@pytest.mark.usefixtures("quick_heads")
 def test_on_the_command_line(scored, tmp_path):
     p_class, p_group, y, a = scored
     table = pd.DataFrame({"answer": y, "kind": a})

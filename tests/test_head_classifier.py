@@ -26,6 +26,8 @@ from fairdro.errors import InputError
 from fairdro.metrics import balanced_accuracy, dca
 from problems import biased_problem
 
+pytestmark = pytest.mark.usefixtures("quick_heads")
+
 
 @pytest.fixture(scope="module")
 def people():

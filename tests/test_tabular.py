@@ -123,7 +123,9 @@ def test_trees_take_categories_and_missing_values_as_they_are():
     assert classifier.n_features_in_ == len(encoder.columns_)
 
 
-def test_a_multi_layer_perceptron_is_a_model_of_tables():
+def test_a_multi_layer_perceptron_is_a_model_of_tables(monkeypatch):
+    monkeypatch.setattr("fairdro.training.engines.EPOCHS", 20)
+    monkeypatch.setattr("fairdro.training.engines.FEWEST_BATCHES", 300)
     table = pa.Table.from_pandas(applicants())
     fitted = fit_table(table, target="repaid", groups=["sex"], rho=1.0, model="mlp")
     assert len(fitted.model[-1].coefs_) == 3
