@@ -87,6 +87,7 @@ def test_a_frontier_on_the_last_layer(celeba, tmp_path):
     assert features.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_frontier_on_the_last_layer_of_a_trained_network_and_a_student_of_it(celeba, tmp_path):
     options = ("--data", celeba, "--size", "32", "--epochs", "1", "--batch-size", "48", "--lr", "0.002")
     assert run_here("train", "celeba", *options, "--method", "scratch", "--out", "plain", cwd=tmp_path).returncode == 0

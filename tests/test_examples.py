@@ -27,6 +27,7 @@ def test_credit(printed):
     assert fair < plain / 3
 
 
+@pytest.mark.slow
 def test_three_classes_five_groups(printed):
     text = printed("three_classes_five_groups")
     gaps, worst = figures(text, "DCA"), figures(text, "worst class and group")
@@ -41,6 +42,7 @@ def test_soft_groups(printed):
     assert guessed < 0.75 * plain
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Setting a")  # fairlearn with the newest pandas
 def test_from_fairlearn(printed):
     lines = {line.split("  ")[0]: line.split()[-5:] for line in printed("from_fairlearn").splitlines()[1:]}
