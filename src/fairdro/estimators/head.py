@@ -42,15 +42,23 @@ class HeadMixin(FrontierMixin):
 
     def _fit_head(self, held_out: OutOfFold, cells: Cells) -> None:
         """Judge heads of every radius on rows they were not fitted to, choose one, and fit all to all rows."""
-        radii, known = self._radii(), np.flatnonzero(held_out.fold >= 0)
-        method = FairDRO(rho=tuple(radii.tolist()), **FairDRO.stepwise)
-        probabilities, some = held_out.probabilities[known], cells.take(torch.from_numpy(known))
-        counts = judge_heads(probabilities, some, method, held_out.fold[known], infer_groups=self.infer_groups)
-        self._choose(counts, radii)
-        head = (fit_weights if self.infer_groups else fit_thresholds)(probabilities, some, method)
+        self._choose(self._judge_heads(held_out, cells), self._radii())
+        known = np.flatnonzero(held_out.fold >= 0)
+        fit = fit_weights if self.infer_groups else fit_thresholds
+        head = fit(held_out.probabilities[known], cells.take(torch.from_numpy(known)), self._sweep())
         self.frontier_["converged"] = head.converged[0].numpy()
         self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
         self.weights_ = self.frontier_weights_[self.best_index_]
+
+    def _sweep(self) -> FairDRO:
+        """Return FairDRO over all radii."""
+        return FairDRO(rho=tuple(self._radii().tolist()), **FairDRO.stepwise)
+
+    def _judge_heads(self, held_out: OutOfFold, cells: Cells) -> np.ndarray:
+        """Return how rows are predicted by heads that were not fitted to them, by radius ``(P, Y, A, Y)``."""
+        known = np.flatnonzero(held_out.fold >= 0)
+        some, fold = cells.take(torch.from_numpy(known)), held_out.fold[known]
+        return judge_heads(held_out.probabilities[known], some, self._sweep(), fold, infer_groups=self.infer_groups)
 
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
@@ -30,10 +29,9 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
 from fairdro.estimators.head import FairDROHead, HeadMixin
 from fairdro.groups import TOO_FEW
-from fairdro.methods import FairDRO
 from fairdro.selection import Rule, choose_radius
 from fairdro.training.folds import folds_of
-from fairdro.training.head import OutOfFold, Part, Shape, join_parts, judge_heads, parts_of
+from fairdro.training.head import OutOfFold, Part, Shape, join_parts, parts_of
 
 Joint = Literal["independent", "conditional", "cells", "auto"]
 JOINTS = list(get_args(Joint))
@@ -198,9 +196,11 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
             found[part][test] = values
         if self._frozen:
             self._warn_if_known(found[Part("class")], cells)
-        made = {joint: join_parts([found[part] for part in parts_of(joint, cells)], cells) for joint in joints}
-        self.joint_ = joints[0] if len(joints) == 1 else min(joints, key=lambda name: self._gap(made[name], fold, cells))
-        return OutOfFold(made[self.joint_], fold)
+        made = {
+            joint: OutOfFold(join_parts([found[part] for part in parts_of(joint, cells)], cells), fold) for joint in joints
+        }
+        self.joint_ = joints[0] if len(joints) == 1 else min(joints, key=lambda name: self._gap(made[name], cells))
+        return made[self.joint_]
 
     def _joints(self, cells: Cells) -> list[str]:
         """Name the joints to try."""
@@ -211,12 +211,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         tried = JOINTS if self.joint == "auto" else [self.joint]
         return [name for name in tried if name != "auto" and not (self._frozen and name == "cells")]
 
-    def _gap(self, probabilities: np.ndarray, fold: np.ndarray, cells: Cells) -> float:
+    def _gap(self, held_out: OutOfFold, cells: Cells) -> float:
         """Return the DCA of the chosen radius on held-out rows."""
-        radii, known = self._radii(), np.flatnonzero(fold >= 0)
-        method = FairDRO(rho=tuple(radii.tolist()), **FairDRO.stepwise)
-        counts = judge_heads(probabilities[known], cells.take(torch.from_numpy(known)), method, fold[known])
-        choice, frontier = choose_radius(counts, radii, self._selection_rule())
+        choice, frontier = choose_radius(self._judge_heads(held_out, cells), self._radii(), self._selection_rule())
         return float(frontier["dca"].iloc[choice.index])
 
     def _model(self, part: Part) -> Any:

@@ -108,11 +108,8 @@ def fit_table(
     _check_options(target, groups, model, rho, keep_accuracy)
     if estimator is not None and model != "head":
         raise InputError("An estimator is for model head only; leave it out.")
-    notes = []
-    known = pa.compute.is_valid(table[target])
-    if (lacking := table.num_rows - pa.compute.sum(known).as_py()) > 0:
-        notes.append(f"{lacking:,} rows without a value of {target!r} are left out.")
-        table = table.filter(known)
+    notes: list[str] = []
+    table = _with_target(table, target, notes)
     y = _labels(table[target], target)
     sensitive = _sensitive(table, groups, notes)
     features = table.drop_columns(list({target, *groups, *drop}))
@@ -163,6 +160,15 @@ def _check_options(target: str, groups: Sequence[str], model: str, rho: float | 
         raise InputError(f"The share of accuracy to keep must lie between 0 and 1, got {keep_accuracy:g}.")
 
 
+def _with_target(table: pa.Table, target: str, notes: list[str]) -> pa.Table:
+    """Return the rows that have a target, and say how many have none."""
+    known = pa.compute.is_valid(table[target])
+    if (lacking := table.num_rows - pa.compute.sum(known).as_py()) == 0:
+        return table
+    notes.append(f"{lacking:,} rows without a value of {target!r} are left out.")
+    return table.filter(known)
+
+
 def _estimator(name: str | None) -> Any:
     """Return a classifier by its dotted name, from a list of known ones; scaled where it needs that."""
     name = ESTIMATORS[0] if name is None else name
@@ -204,8 +210,7 @@ def fit_head_table(
     _check_columns(table, [target, *groups])
     _check_options(target, groups, "head", rho, keep_accuracy)
     notes: list[str] = []
-    known = pa.compute.is_valid(table[target])
-    table = table.filter(known)
+    table = _with_target(table, target, notes)
     y, sensitive = _labels(table[target], target).astype(str), _sensitive(table, groups, notes)
     classes = _starred(table, class_columns)
     columns: dict[str, Any] = {"class": list(classes.values()), "group": None}

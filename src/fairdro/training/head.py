@@ -79,8 +79,7 @@ class _Blocks:
 
     def __init__(self, relative: Tensor, cells: Cells) -> None:
         self.counts, self.blocks = cells.counts, []
-        order = cells.codes.argsort(stable=True)
-        for of_stratum in order.split(cells.codes.unique(return_counts=True)[1].tolist()):
+        for of_stratum in cells.strata.values():
             for rows in of_stratum.split(ROWS_PER_BLOCK):
                 part, own = cells.take(rows), int(cells.y[rows[0]])
                 share = part.membership if part.sample_weight is None else part.membership * part.sample_weight[:, None]
@@ -167,9 +166,8 @@ def _converge(controller: Controller, blocks: _Blocks) -> Tensor:
             if not controller.update(means, damping=DAMPING * (1 - step / steps)):
                 return torch.ones(means.error.shape[:2], dtype=torch.bool)  # it responds between rounds, or never
         half = controller.seen[-(steps // 2) :]
-        drift = (controller.weights - half[0][0]) / (
-            DAMPING * steps / 24
-        )  # the sum of damping times smoothing, each 1 - t / T
+        pace = DAMPING * steps / 24  # the sum of damping times smoothing over these steps, each 1 - t / T
+        drift = (controller.weights - half[0][0]) / pace
         error = 1 - torch.stack([accuracy for _, accuracy in half]).mean(0)
         converged = (drift * error).nansum((-1, -2)).abs() / error.shape[-2] <= TOLERANCE
         steps *= 2
