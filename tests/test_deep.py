@@ -26,6 +26,7 @@ from command import run_here
 from fairdro.data.features import load_features
 from fairdro.errors import InputError
 from fairdro.models.pretrained import PretrainedClassifier
+from fairdro.networks.head import NetworkHead
 from fairdro.networks.last_layer import last_layer
 from fairdro.networks.runs import Job, load_examples, load_run
 from fairdro.training.inputs import logits_of
@@ -52,14 +53,17 @@ def celeba(tmp_path_factory):
 
 
 def test_a_network_is_trained_judged_and_written(celeba, tmp_path):
-    options = ("--data", celeba, "--size", "32", "--epochs", "1", "--set", "rho=0.5", "--out", "run")
+    options = ("--data", celeba, "--size", "32", "--width", "8", "--epochs", "1", "--set", "rho=0.5", "--out", "run")
     done = run_here("train", "celeba", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["hyperparameters"]["rho"] == 0.5
     assert result["rows"] == 96
     assert f"{100 * result['metrics']['test']['dca']:.2f}" in done.stdout
-    assert (tmp_path / "run" / "network.safetensors").stat().st_size > 40e6
+    assert load_run(tmp_path / "run", celeba)[1].n_features == 64
+    assert f"{100 * result['head']['metrics']['test']['dca']:.2f}" in done.stdout
+    head = NetworkHead.read(tmp_path / "run")
+    assert (head.head.rho_, head.probe.in_features) == (result["head"]["rho"], 64)
     again = run_here("train", "celeba", *options, cwd=tmp_path)  # everything is there already
     assert again.stdout == done.stdout
 
@@ -212,6 +216,7 @@ def test_an_encoder_with_a_size_of_its_own_says_so():
         (("train", "celeba", "--data", ".", "--out", "o", "--teacher", "t", "--method", "mfd"), "no trained network"),
         (("train", "hatexplain", "--data", ".", "--out", "o"), "name an encoder"),
         (("train", "celeba", "--data", ".", "--out", "o", "--soft"), "no soft groups"),
+        (("train", "celeba", "--data", ".", "--out", "o", "--model", "vit", "--width", "8"), "has a width to choose"),
         (("train", "celeba", "--data", ".", "--out", "o", "--set", "rho"), "name=value"),
         (("train", "celeba", "--data", ".", "--out", "o", "--set", "tau=1"), "does not have these hyperparameters: tau"),
         (("bench", "celeba", "--model", "resnet18", "--last-layer"), "say with --data"),

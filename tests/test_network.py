@@ -206,6 +206,10 @@ def test_resnet_has_the_published_size():
     assert sum(p.numel() for p in model.parameters()) == 11_689_512
     assert len(model.state_dict()) == 122
     assert model.features(torch.zeros(1, 3, 64, 64)).shape == (1, 512)
+    small = ResNet18(3, width=16, small=True)
+    assert small.features(torch.zeros(1, 3, 32, 32)).shape == (1, small.n_features) == (1, 128)
+    with pytest.raises(InputError, match="width"):
+        ResNet18(3, width=0)
 
 
 def train_rank(rank, world, folder, name):

@@ -92,10 +92,12 @@ def encode_groups(sensitive_features: Any) -> Groups:
 
     Parameters
     ----------
-    sensitive_features : array-like, Series, DataFrame, dict or list of columns
+    sensitive_features : array-like, Series, DataFrame, dict, list of columns, or Groups
         One column: a group per distinct value. Several columns: a group per combination that occurs. A floating-point
-        table with entries in [0, 1] whose rows sum to one: soft membership, a column per group.
+        table with entries in [0, 1] whose rows sum to one: soft membership, a column per group. Groups stay as they are.
     """
+    if isinstance(sensitive_features, Groups):
+        return sensitive_features
     table = _as_table(sensitive_features)
     if _is_membership(table):
         shares = table.to_numpy(np.float64)

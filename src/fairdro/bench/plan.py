@@ -84,7 +84,10 @@ class Bank:
 
     def refusal(self) -> str | None:
         """Say why the method cannot be trained on this data with this model, if so."""
-        return self.engine.refusal(self.method, known_dataset(self.dataset).cells.counts)
+        dataset = known_dataset(self.dataset)
+        if self.engine.fitted_held_out and dataset.trained and self.protocol == "paper":
+            return "A head on a trained network needs rows it has not seen: use --protocol validated, which keeps some."
+        return self.engine.refusal(self.method, dataset.cells.counts)
 
 
 @dataclass(frozen=True)

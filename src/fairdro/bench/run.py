@@ -160,17 +160,22 @@ def run_bank(bank: Bank, on_step: OnStep | None = None) -> Outcome:
         return Outcome(bank, refused=reason)
     dataset = known_dataset(bank.dataset)
     split = dataset.split(bank.protocol, seed=bank.split)
+    seen, held = split.train, split.validation
+    held_out = (held.X, held.cells) if held is not None and dataset.trained and bank.engine.fitted_held_out else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # diverged models are marked in the results
-        trained = bank.engine.train(split.train.X, split.train.cells, bank.method, seeds=bank.seeds, on_step=on_step)
-    parts = {"test": split.test, "validation": split.validation, "train": split.train}
+        trained = bank.engine.train(seen.X, seen.cells, bank.method, seeds=bank.seeds, held_out=held_out, on_step=on_step)
+    parts = {"test": split.test, "validation": held, "train": seen}
+    confusion = {name: confusion_counts(trained.predict(p.X), p.cells) for name, p in parts.items() if p is not None}
+    if trained.held_out is not None:
+        confusion["validation"] = trained.held_out
     weights, accuracy = trained.history.weights, trained.history.accuracy
     moments = np.unique(np.linspace(0, len(weights) - 1, MOMENTS).round().astype(int))
     return Outcome(
         bank,
         seconds=trained.seconds,
         diverged=trained.diverged.numpy(),
-        confusion={name: confusion_counts(trained.predict(p.X), p.cells) for name, p in parts.items() if p is not None},
+        confusion=confusion,
         weights=weights[moments].float().numpy(),
         accuracy=accuracy[moments].float().numpy(),
         progress=((moments + 1) / len(weights)).astype(np.float32),

@@ -26,7 +26,7 @@ SELECT_HELP = (
     "How to choose a point of each method: 'keep-accuracy=0.95' (the paper's, the default), 'max-dca=0.05' or 'knee'."
 )
 PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "adaptive")
-NETWORK = ("data", "network", "epochs", "size", "soft")  # only with --last-layer
+NETWORK = ("data", "network", "epochs", "size", "width", "soft")  # only with --last-layer
 WIDE = 120  # columns that the whole table needs
 
 
@@ -102,6 +102,7 @@ def bench(
         typer.Option(help="Epochs to train the network with --last-layer; the paper's for resnet18, none for an encoder."),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side of images in pixels with --last-layer; by default 224.")] = None,
+    width: Annotated[int | None, typer.Option(help="Channels of resnet18's first layer with --last-layer.")] = None,
     soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares, with --last-layer.")] = None,
     file: Annotated[Path | None, typer.Option(help="A study in TOML, instead of all other options.")] = None,
 ) -> None:
@@ -179,8 +180,10 @@ def _job(given: dict[str, Any]) -> tuple[Job, nn.Module | None]:
         raise InputError("With --last-layer name one dataset, and say with --data where its images or texts are.")
     (dataset,), data, run = given["datasets"], given["data"], given.get("network")
     if run is None:
-        return Job(dataset, data, **{k: given[k] for k in ("model", "size", "soft", "protocol") if k in given}), None
-    if said := [name for name in ("model", "epochs", "size", "soft") if name in given]:
+        return Job(
+            dataset, data, **{k: given[k] for k in ("model", "size", "width", "soft", "protocol") if k in given}
+        ), None
+    if said := [name for name in ("model", "epochs", "size", "width", "soft") if name in given]:
         raise InputError(f"--network says all of the network; leave out {_flags(said)}.")
     job, network = load_run(run, data)
     if job.dataset != dataset:

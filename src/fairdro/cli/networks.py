@@ -51,6 +51,7 @@ def train(
         typer.Option(help="For mfd: folder made by `fairdro train --method scratch`, else one is trained first."),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side of images in pixels; by default 224.")] = None,
+    width: Annotated[int | None, typer.Option(help="Channels of resnet18's first layer; by default 64.")] = None,
     rows: Annotated[int | None, typer.Option(help="Train on so many rows only.")] = None,
     soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares.")] = None,
     protocol: Annotated[
@@ -62,7 +63,9 @@ def train(
     from fairdro.networks.runs import Job, load_examples, train_end_to_end
     from fairdro.training.processes import processes, rank
 
-    job = Job(dataset, data, **options.given_of(model=model, size=size, soft=soft, protocol=protocol, seed=seed))
+    job = Job(
+        dataset, data, **options.given_of(model=model, size=size, width=width, soft=soft, protocol=protocol, seed=seed)
+    )
     chosen = _method(method, set_ or [])
     recipe = job.recipe(epochs=epochs, lr=lr, batch_size=batch_size, update_every=update_every)
     taught_by = None if teacher is None else _teacher(teacher, job)
@@ -73,13 +76,20 @@ def train(
             result = train_end_to_end(job, examples, chosen, out, recipe=recipe, rows=rows, teacher=taught_by, stage=steps)
         if rank() > 0:
             return
-    for part, values in result["metrics"].items():
-        shown = ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f}" for name, value in values.items())
-        tell(f"{part}: {shown}")
-    tell(f"The network and its metrics are in {out}.")
+    _show(result["metrics"])
+    if result["head"] is not None:
+        tell(f"With a head fitted to the validation part (rho = {result['head']['rho']:.4g}):")
+        _show(result["head"]["metrics"])
+    tell(f"The network{'' if result['head'] is None else ', its head'} and the metrics are in {out}.")
     if result["diverged"]:
         say("the training diverged, and the network is of no use; train another into another folder.")
         raise typer.Exit(1)
+
+
+def _show(metrics: dict[str, dict[str, float]]) -> None:
+    """Print the metrics of every part."""
+    for part, values in metrics.items():
+        tell(f"{part}: " + ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f}" for name, value in values.items()))
 
 
 def _teacher(folder: Path, job: Job) -> nn.Module:

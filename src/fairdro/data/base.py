@@ -39,6 +39,8 @@ class Dataset:
         Where the data come from, under which licence, what they hold and what was done to them, in Markdown.
     parts : dict of str to ndarray of int64, optional
         Rows of ``train``, ``test`` and, where there is one, ``validation``, for a dataset that comes with its own parts.
+    trained : bool
+        Whether the features are those of a network that was trained on the ``train`` part, and may know it by heart.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Dataset:
     class_names: list[str]
     card: str
     parts: dict[str, np.ndarray] | None = None
+    trained: bool = False
 
     def __len__(self) -> int:
         return len(self.y)

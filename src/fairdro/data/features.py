@@ -24,15 +24,18 @@ def is_features(name: str) -> bool:
     return name.endswith(SUFFIX)
 
 
-def save_features(path: Path, features: np.ndarray, examples: Examples) -> None:
-    """Write features ``(N, F)`` of examples, with their labels and parts, into a file that ends in ``.safetensors``."""
+def save_features(path: Path, features: np.ndarray, examples: Examples, *, trained: bool = False) -> None:
+    """Write features ``(N, F)`` of examples, with their labels and parts, into a file that ends in ``.safetensors``.
+
+    ``trained`` says that they are those of a network that was trained on the ``train`` part.
+    """
     if path.suffix != SUFFIX:
         raise InputError(f"{path} must end in {SUFFIX}.")
     groups, names = examples.groups, {"class_names": examples.class_names, "group_names": examples.groups.names}
     tensors = {"features": features.astype(np.float32), "y": examples.y.astype(np.int64), "groups": groups.values}
     tensors |= {f"part/{key}": rows.astype(np.int64) for key, rows in examples.parts.items()}
     contiguous = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
-    about = {"name": path.stem, **names, "card": examples.card}
+    about = {"name": path.stem, **names, "card": examples.card, "trained": trained}
     write_whole(path, safetensors.numpy.save(contiguous, {"about": json.dumps(about)}))
 
 
@@ -46,7 +49,8 @@ def load_features(path: str | Path) -> Dataset:
         X = pd.DataFrame(features, columns=[f"feature {j}" for j in range(features.shape[1])])
         groups, sensitive = Groups(tensors["groups"], about["group_names"]), pd.DataFrame(index=X.index)
         parts = {key.removeprefix("part/"): rows for key, rows in tensors.items() if key.startswith("part/")}
-        return Dataset(about["name"], X, tensors["y"], groups, sensitive, about["class_names"], about["card"], parts)
+        named = (about["class_names"], about["card"])
+        return Dataset(about["name"], X, tensors["y"], groups, sensitive, *named, parts, about.get("trained", False) is True)
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path}, seen from {Path.cwd()}; run this where the bench was run.") from error
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:

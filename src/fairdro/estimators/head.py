@@ -18,15 +18,17 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.estimators.base import CellsMixin
 from fairdro.estimators.choice import FrontierMixin
+from fairdro.frontier import fill_holes
 from fairdro.groups import TOO_FEW, encode_groups, encode_labels
 from fairdro.methods import FairDRO
+from fairdro.metrics import metric_table
 from fairdro.selection import AsAsked, Rule
-from fairdro.training.folds import stratified_folds
-from fairdro.training.head import OutOfFold, class_scores, fit_thresholds, judge_heads
+from fairdro.training.folds import fold_numbers, stratified_folds
+from fairdro.training.head import Head, OutOfFold, calibrated, class_scores, fit_thresholds, judge_heads
 from fairdro.training.head import fit_head as fit_weights
 
-FOLDS = 5
 HEAD_FORMAT = 1
+FILLED = 10  # radii more, where those of the grid leave holes in the frontier
 INFERS = (
     "It infers the group of a row from its features, by a second model, to decide. Where that is not allowed, fit it with "
     "infer_groups=False: it then reads the probabilities of the classes alone."
@@ -38,27 +40,36 @@ class HeadMixin(FrontierMixin):
     """What models with a head share: all radii at once, and predictions from probabilities of cells."""
 
     infer_groups: bool = True
+    temperatures_: np.ndarray = np.ones(2)  # of models that were saved without
     _columns_: dict[str, Any]  # of a table, where it was fitted to one
 
     def _fit_head(self, held_out: OutOfFold, cells: Cells) -> None:
         """Judge heads of every radius on rows they were not fitted to, choose one, and fit all to all rows."""
-        self._choose(self._judge_heads(held_out, cells), self._radii())
+        radii = self._radii()
+        counts = self._judge_heads(held_out, cells, radii)
+        if self.rho is None and self.rhos is None:
+            points = metric_table(counts)
+            between = np.array(fill_holes(radii, points["accuracy"], points["dca"], FILLED))
+            counts = np.concatenate([counts, self._judge_heads(held_out, cells, between)])
+            radii, order = np.unique(np.concatenate([radii, between]), return_index=True)
+            counts = counts[order]
+        self._choose(counts, radii)
         known = np.flatnonzero(held_out.fold >= 0)
-        fit = fit_weights if self.infer_groups else fit_thresholds
-        head = fit(held_out.probabilities[known], cells.take(torch.from_numpy(known)), self._sweep())
+        head = self._fit_all(held_out.probabilities[known], cells.take(torch.from_numpy(known)), _sweep(radii))
         self.frontier_["converged"] = head.converged[0].numpy()
         self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
+        self.temperatures_ = head.temperatures
         self.weights_ = self.frontier_weights_[self.best_index_]
 
-    def _sweep(self) -> FairDRO:
-        """Return FairDRO over all radii."""
-        return FairDRO(rho=tuple(self._radii().tolist()), **FairDRO.stepwise)
+    def _fit_all(self, probabilities: np.ndarray, cells: Cells, method: FairDRO) -> Head:
+        """Fit heads of all radii."""
+        return (fit_weights if self.infer_groups else fit_thresholds)(probabilities, cells, method)
 
-    def _judge_heads(self, held_out: OutOfFold, cells: Cells) -> np.ndarray:
+    def _judge_heads(self, held_out: OutOfFold, cells: Cells, radii: np.ndarray) -> np.ndarray:
         """Return how rows are predicted by heads that were not fitted to them, by radius ``(P, Y, A, Y)``."""
         known = np.flatnonzero(held_out.fold >= 0)
         some, fold = cells.take(torch.from_numpy(known)), held_out.fold[known]
-        return judge_heads(held_out.probabilities[known], some, self._sweep(), fold, infer_groups=self.infer_groups)
+        return judge_heads(held_out.probabilities[known], some, _sweep(radii), fold, self._fit_all)
 
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training."""
@@ -79,7 +90,8 @@ class HeadMixin(FrontierMixin):
     def _head_scores(self, probabilities: np.ndarray) -> np.ndarray:
         """Return the scores of the classes by the weights, and by their absolute values ``(2, N, Y)``."""
         share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)
-        return class_scores(probabilities, share, torch.stack([weights, weights.abs()])).double().numpy()
+        relative = calibrated(probabilities, self.temperatures_)
+        return class_scores(relative, share, torch.stack([weights, weights.abs()])).double().numpy()
 
     def _head_decision(self, probabilities: np.ndarray) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
@@ -99,6 +111,11 @@ class HeadMixin(FrontierMixin):
 
     def _remarks(self) -> Sequence[str]:
         return [*super()._remarks(), INFERS if self.infer_groups else READS_CLASSES]
+
+
+def _sweep(radii: np.ndarray) -> FairDRO:
+    """Return FairDRO over all radii."""
+    return FairDRO(rho=tuple(radii.tolist()), **FairDRO.stepwise)
 
 
 class FairDROHead(CellsMixin, HeadMixin):
@@ -312,9 +329,7 @@ def fit_head(
     if len(probabilities) != len(codes):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(codes)} labels.")
     cells = head._cells(codes, sensitive_features, weight)
-    fold = np.full(len(codes), -1)
-    for i, (_, test) in enumerate(stratified_folds(cells, FOLDS, random_state)):
-        fold[test] = i
+    fold = fold_numbers(stratified_folds(cells, seed=random_state), len(codes))
     head._fit_head(OutOfFold(probabilities, fold), cells)
     return head
 

@@ -30,7 +30,7 @@ from fairdro.estimators.base import BaseClassifier
 from fairdro.estimators.head import FairDROHead, HeadMixin
 from fairdro.groups import TOO_FEW
 from fairdro.selection import Rule, choose_radius
-from fairdro.training.folds import folds_of
+from fairdro.training.folds import fold_numbers, folds_of
 from fairdro.training.head import OutOfFold, Part, Shape, join_parts, parts_of
 
 Joint = Literal["independent", "conditional", "cells", "auto"]
@@ -181,9 +181,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
 
     def _held_out(self, X: Any, cells: Cells, folds: list[tuple[np.ndarray, np.ndarray]]) -> OutOfFold:
         """Predict every row by models that have not seen it, and take the joint that does best."""
-        fold = np.full(len(cells), -1)
-        for i, (_, test) in enumerate(folds):
-            fold[test] = i
+        fold = fold_numbers(folds, len(cells))
         joints = self._joints(cells)
         parts = list(dict.fromkeys(part for joint in joints for part in parts_of(joint, cells)))
         done = Parallel(n_jobs=self.n_jobs)(
@@ -213,7 +211,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
 
     def _gap(self, held_out: OutOfFold, cells: Cells) -> float:
         """Return the DCA of the chosen radius on held-out rows."""
-        choice, frontier = choose_radius(self._judge_heads(held_out, cells), self._radii(), self._selection_rule())
+        radii = self._radii()
+        choice, frontier = choose_radius(self._judge_heads(held_out, cells, radii), radii, self._selection_rule())
         return float(frontier["dca"].iloc[choice.index])
 
     def _model(self, part: Part) -> Any:

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from fairdro.errors import InputError
+
 
 class _Block(nn.Module):
     """Two convolutions and a shortcut."""
@@ -23,26 +25,38 @@ class _Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 with a linear head; its last hidden layer has 512 features."""
+    """ResNet-18 with a linear head.
 
-    n_features = 512
+    Parameters
+    ----------
+    n_classes : int
+    width : int, default 64
+        Channels of the first layer; the last hidden layer has eight times as many features.
+    small : bool, default False
+        For images of about 32 pixels: the first convolution is 3 x 3, and no pooling follows it.
+    """
 
-    def __init__(self, n_classes: int) -> None:
+    def __init__(self, n_classes: int, *, width: int = 64, small: bool = False) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.maxpool = nn.MaxPool2d(3, 2, 1)
-        for number, (inputs, outputs) in enumerate([(64, 64), (64, 128), (128, 256), (256, 512)], start=1):
+        if width < 1:
+            raise InputError(f"The width must be a positive whole number, got {width}.")
+        self.n_features = 8 * width
+        side = 3 if small else 7
+        self.conv1 = nn.Conv2d(3, width, side, 2, side // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, 2, 1)
+        for number in range(1, 5):
+            inputs, outputs = (width, width) if number == 1 else (width << (number - 2), width << (number - 1))
             blocks = nn.Sequential(_Block(inputs, outputs, 1 if number == 1 else 2), _Block(outputs, outputs, 1))
             self.add_module(f"layer{number}", blocks)
-        self.fc = nn.Linear(512, n_classes)
+        self.fc = nn.Linear(self.n_features, n_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # the order convolutions are fastest in
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the mean of the last feature map ``(N, 512)`` for images ``(N, 3, H, W)``."""
+        """Return the mean of the last feature map ``(N, 8 * width)`` for images ``(N, 3, H, W)``."""
         x = self.maxpool(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))).relu())
         for number in range(1, 5):
             x = getattr(self, f"layer{number}")(x)

@@ -25,17 +25,18 @@ def last_layer(
     job : Job
         A pretrained encoder is taken as it is unless ``epochs`` is given; ResNet-18 is trained plainly first.
     network : nn.Module, optional
-        One that is trained already, with a method ``features(x)``, to take instead.
+        One that is trained already, on the training part, with a method ``features(x)``, to take instead.
     epochs : int, optional
         By default the paper's.
     """
     recipe = job.recipe(epochs=epochs) if network is None and (job.model == RESNET or epochs is not None) else None
+    trained = recipe is not None or network is not None
     with stage(f"reading {job.dataset}") as on_step:
         examples = load_examples(job, on_step)
     make_folder(out)
     network = job.network(len(examples.class_names)) if network is None else network
     labels = [examples.y, examples.groups.values, *examples.parts.values()]
-    known = digest(repr(recipe), *network.state_dict().values(), *some_of(examples.inputs), *labels)
+    known = digest(repr(recipe), trained, *network.state_dict().values(), *some_of(examples.inputs), *labels)
     path = out / f"{job.name}-{known[:8]}.safetensors"
     if path.exists():
         return path
@@ -46,5 +47,5 @@ def last_layer(
             train_network(network, inputs, cells, Scratch(), recipe, seed=job.seed, checkpoint=checkpoint, on_step=on_step)
     with stage("taking the features") as on_step:
         features = features_of(network, examples.inputs, on_step=on_step).numpy()
-    save_features(path, features, examples)
+    save_features(path, features, examples, trained=trained)
     return path

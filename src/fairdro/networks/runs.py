@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
@@ -24,6 +25,7 @@ from fairdro.methods import Method
 from fairdro.metrics import METRICS, Confusion, confusion_counts
 from fairdro.models.pretrained import PretrainedClassifier, channel_scale
 from fairdro.models.resnet import ResNet18
+from fairdro.networks.head import fit_network_head
 from fairdro.training.inputs import logits_of
 from fairdro.training.network import Recipe, TrainedNetwork, train_network
 from fairdro.training.processes import rank
@@ -31,7 +33,8 @@ from fairdro.training.processes import rank
 Stage = Callable[[str], AbstractContextManager[OnStep | None]]
 """Makes a context for a named stage of the work, and says whom to tell its steps."""
 
-RESNET = "resnet18"
+RESNET, WIDTH = "resnet18", 64
+SMALL_IMAGES = 32  # pixels up to which ResNet-18 reduces them more slowly
 WEIGHTS, RESULT = "network.safetensors", "result.json"
 
 
@@ -50,6 +53,8 @@ class Job:
         As :func:`~fairdro.data.load_dataset` takes them.
     model : str
         ``resnet18``, which starts from nothing, for images; or the name or folder of an encoder of Hugging Face.
+    width : int
+        Of ResNet-18: channels of its first layer.
     protocol : {"validated", "paper"}
         ``validated``: there is a validation part, if need be a fifth of the training part, which does not train. ``paper``:
         as the paper has it. For UTKFace and CelebA see their loaders, too.
@@ -61,6 +66,7 @@ class Job:
     data: Path
     model: str = RESNET
     size: int = 224
+    width: int = WIDTH
     soft: bool = False
     protocol: str = "validated"
     seed: int = 0
@@ -71,6 +77,8 @@ class Job:
         if self.entry.kind == "texts" and self.model == RESNET:
             raise InputError(f"{self.dataset} holds texts: name an encoder of Hugging Face, or its folder, as the model.")
         check_protocol(self.protocol)
+        if self.width != WIDTH and self.model != RESNET:
+            raise InputError(f"Only {RESNET} has a width to choose; leave it out for {self.model}.")
         if self.soft and "soft" not in self.entry.options:
             hint = "; for columns of shares call fairdro.data.texts.load_text_table" if self.entry.kind == "texts" else ""
             raise InputError(f"{self.dataset} has no soft groups{hint}.")
@@ -83,13 +91,16 @@ class Job:
     @property
     def name(self) -> str:
         """A name for files."""
-        parts = [self.dataset, Path(self.model).name, f"{self.size}px" if self.entry.kind == "images" else ""]
-        return "-".join(part for part in [*parts, "soft" if self.soft else "", f"seed{self.seed}"] if part)
+        parts = [self.dataset, Path(self.model).name, f"width{self.width}" if self.width != WIDTH else ""]
+        parts += [f"{self.size}px" if self.entry.kind == "images" else "", "soft" if self.soft else "", f"seed{self.seed}"]
+        return "-".join(part for part in parts if part)
 
     def network(self, n_classes: int) -> nn.Module:
         """Return an untrained network, or a pretrained encoder with a fresh head."""
         torch.manual_seed(number(self.seed, "network"))
-        return ResNet18(n_classes) if self.model == RESNET else PretrainedClassifier.from_pretrained(self.model, n_classes)
+        if self.model == RESNET:
+            return ResNet18(n_classes, width=self.width, small=self.size <= SMALL_IMAGES)
+        return PretrainedClassifier.from_pretrained(self.model, n_classes)
 
     def recipe(self, **changes: Any) -> Recipe:
         """Return the paper's settings, with changes; those that are None are left out."""
@@ -130,7 +141,8 @@ def train_end_to_end(
 ) -> dict[str, Any]:
     """Train a network by a method, write its weights and what came of it into a folder; return the latter.
 
-    Training resumes where it was stopped.
+    Training resumes where it was stopped. Where there is a validation part, a head is fitted to it and written too
+    (:mod:`fairdro.networks.head`).
 
     Parameters
     ----------
@@ -180,8 +192,29 @@ def train_end_to_end(
     if rank() == 0:
         weights = {key: value.cpu().contiguous() for key, value in trained.model.state_dict().items()}
         write_whole(out / WEIGHTS, safetensors.torch.save(weights))
+        with stage("fitting a head"):
+            result["head"] = None if trained.diverged else _add_head(trained.model, examples, out)
         write_whole(out / RESULT, json.dumps(result, indent=1) + "\n")
     return result
+
+
+def _add_head(network: nn.Module, examples: Examples, out: Path) -> dict[str, Any] | None:
+    """Fit a head to the validation part and write it; return what it gives, on that part by heads not fitted to the row."""
+    if "validation" not in examples.parts or len(examples.groups.names) < 2:
+        return None
+    try:
+        head = fit_network_head(network, examples)
+    except InputError as error:
+        warnings.warn(f"No head was fitted to the validation part: {error}", RuntimeWarning, stacklevel=2)
+        return None
+    head.save(out)
+    judged = {"validation": head.head.held_out()}
+    judged |= {part: head.judge(network, examples, part) for part in examples.parts if part not in ("train", "validation")}
+    return {
+        "rho": head.head.rho_,
+        "metrics": {part: {name: c.metric(name) for name in METRICS} for part, c in judged.items()},
+        "confusion": {part: c.counts.tolist() for part, c in judged.items()},
+    }
 
 
 def load_run(folder: Path, data: Path) -> tuple[Job, nn.Module]:

@@ -25,6 +25,8 @@ from fairdro.training.weighted_trees import train_weighted_trees
 EPOCHS, BATCH_SIZE = 70, 128  # the paper's
 FEWEST_BATCHES = 1500  # a small table is gone through more often
 
+HeldOut = tuple[Tensor, Cells]
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -35,9 +37,11 @@ class Engine:
     model, solver : str
         Names; the first engine of a model is its default.
     train : callable
-        ``train(X, cells, method, seeds=(0,), alone=False, on_step=None)`` trains every point of a method on features of
-        similar scale ``(N, D)``; of double precision, linear models are too. An engine that is not ``seeded`` takes one
-        seed. ``alone`` trains one model by itself, faster; its numbers are those of a bank up to float rounding.
+        ``train(X, cells, method, seeds=(0,), alone=False, held_out=None, on_step=None)`` trains every point of a method on
+        features of similar scale ``(N, D)``; of double precision, linear models are too. An engine that is not ``seeded``
+        takes one seed. ``alone`` trains one model by itself, faster; its numbers are those of a bank up to float rounding.
+        ``held_out``, features and cells, is for engines that are ``fitted_held_out``: the rows they use in place of
+        out-of-fold predictions.
     refuses : callable
         Says why a method cannot be trained, or None.
     hidden : bool
@@ -48,6 +52,8 @@ class Engine:
         Whether a comparison trains several seeds: where the seed draws initial weights and batches, it moves results as
         much as a hyperparameter does. Trees depend on it too, by their folds and bags, but so little that one seed stands
         for all; the full-batch solver does not depend on it.
+    fitted_held_out : bool
+        Whether something is fitted to rows that no model was trained on: a head.
     parallel : bool
         Whether it uses all cores by itself.
     cost : float
@@ -61,6 +67,7 @@ class Engine:
     hidden: bool = False
     stepwise: bool = True
     seeded: bool = False
+    fitted_held_out: bool = False
     parallel: bool = True
     cost: float = 1.0
 
@@ -92,9 +99,16 @@ def _fullbatch(
 
 
 def _linear_head(
-    X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
+    X: Tensor,
+    cells: Cells,
+    method: Method,
+    *,
+    seeds: Sequence[int] = (0,),
+    held_out: HeldOut | None = None,
+    on_step: OnStep | None = None,
+    **_: Any,
 ) -> Trained:
-    return train_linear_head(X, cells, method, seed=seeds[0], on_step=on_step)
+    return train_linear_head(X, cells, method, held_out=held_out, seed=seeds[0], on_step=on_step)
 
 
 def _minibatch(model: str) -> Engine:
@@ -110,23 +124,38 @@ def _minibatch(model: str) -> Engine:
     return Engine(model, "minibatch", train, hidden=hidden, stepwise=False, seeded=True, parallel=False, cost=30)
 
 
-def _trees(solver: str, train_trees: Callable[..., Trained], cost: float) -> Engine:
-    def train(
-        X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
-    ) -> Trained:
-        settings = TreeSettings(threads=torch.get_num_threads(), seed=seeds[0])
-        return train_trees(X.double().numpy(), cells, method, settings, on_step=on_step)
+def _tree_settings(seeds: Sequence[int]) -> TreeSettings:
+    return TreeSettings(threads=torch.get_num_threads(), seed=seeds[0])
 
-    return Engine("boosting", solver, train, head_refusal, cost=cost)
+
+def _head_trees(
+    X: Tensor,
+    cells: Cells,
+    method: Method,
+    *,
+    seeds: Sequence[int] = (0,),
+    held_out: HeldOut | None = None,
+    on_step: OnStep | None = None,
+    **_: Any,
+) -> Trained:
+    held = None if held_out is None else (held_out[0].double().numpy(), held_out[1])
+    rows = X.double().numpy()
+    return train_head_trees(rows, cells, method, _tree_settings(seeds), held_out=held, on_step=on_step)
+
+
+def _weighted_trees(
+    X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
+) -> Trained:
+    return train_weighted_trees(X.double().numpy(), cells, method, _tree_settings(seeds), on_step=on_step)
 
 
 ENGINES = [
     Engine("linear", "fullbatch", _fullbatch, fullbatch_refusal),
     Engine("linear", "out_of_fold", partial(_fullbatch, errors="out_of_fold"), fullbatch_refusal, cost=6),
     *map(_minibatch, BANKS),
-    Engine("linear", "head", _linear_head, head_refusal, cost=3),
-    _trees("head", train_head_trees, 10),
-    _trees("weights", train_weighted_trees, 30),
+    Engine("linear", "head", _linear_head, head_refusal, fitted_held_out=True, cost=3),
+    Engine("boosting", "head", _head_trees, head_refusal, fitted_held_out=True, cost=10),
+    Engine("boosting", "weights", _weighted_trees, head_refusal, cost=30),
 ]
 
 

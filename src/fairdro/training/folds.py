@@ -2,6 +2,7 @@
 
 import numbers
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, che
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
+
+FOLDS = 5
 
 
 def check_two_rows_per_class(cells: Cells) -> int:
@@ -19,7 +22,7 @@ def check_two_rows_per_class(cells: Cells) -> int:
     return int(rows.min())
 
 
-def stratified_folds(cells: Cells, number: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def stratified_folds(cells: Cells, number: int = FOLDS, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return train and test rows of every fold; fewer folds where a class has fewer rows."""
     strata = cells.codes.numpy()
     number, largest = min(number, check_two_rows_per_class(cells)), int(np.bincount(strata).max())
@@ -29,6 +32,14 @@ def stratified_folds(cells: Cells, number: int, seed: int) -> list[tuple[np.ndar
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)  # a rare cell
         return list(folds.split(strata, strata))
+
+
+def fold_numbers(folds: Sequence[tuple[np.ndarray, np.ndarray]], n: int) -> np.ndarray:
+    """Return which fold holds a row out ``(n,)``, -1 for none."""
+    numbers = np.full(n, -1)
+    for i, (_, test) in enumerate(folds):
+        numbers[test] = i
+    return numbers
 
 
 def folds_of(cv: Any, X: Any, cells: Cells, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -5,15 +5,17 @@ The classifier that minimises the weighted errors of the cells is known without 
 .. math:: \hat y(x) = \arg\max_y \sum_a \frac{w_{y,a}}{\pi_{y,a}}\, p(y, a \mid x),
 
 with :math:`\pi` the means of :math:`p(y, a \mid x)` over the data, so that every cell counts the same even where a model has
-not learned yet how frequent it is. The method responds to its errors; what is fitted is :math:`w` alone.
+not learned yet how frequent it is. The method responds to its errors; what is fitted is :math:`w`, and before it two
+temperatures, as models that know their training rows by heart are too sure of others.
 
 LinearPost (Xian and Zhao, 2024) reaches the same family of classifiers by a linear program that trusts the probabilities.
 """
 
 import time
 import warnings
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from fairdro.errors import InputError
 from fairdro.methods import CellMeans, FairDRO, Method, Task
 from fairdro.metrics import confusion_counts
 from fairdro.training.controller import Controller, History
+from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.threads import torch_threads
 from fairdro.training.trained import Trained, check_two_classes, most_likely
 from fairdro.uncertainty import ChiSquareBall
@@ -34,6 +37,8 @@ TOLERANCE = 1e-3  # of the robust error
 ROWS_PER_BLOCK = 8192
 THRESHOLDS, MOST_ROWS = 2000, 100_000  # tried for a class, and rows that say which
 SWEEPS = 20
+LEAST = 1e-6  # below, a probability is as good as zero
+WARMEST, NEWTON_STEPS = 20.0, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +50,69 @@ class Head(Trained):
     share : Tensor of shape (Y, A)
         The mean probabilities of the cells; zero for those without rows. A is 1 for a head that reads no groups.
     converged : Tensor of bool, shape (1, P)
+    temperatures : ndarray of shape (2,)
+        See :func:`calibrated`.
     """
 
     share: Tensor
     converged: Tensor
+    temperatures: np.ndarray = field(default_factory=lambda: np.ones(2))
 
     def predict(self, X: np.ndarray) -> Tensor:
         """Return class codes ``(1, P, N)``, given the probabilities of cells ``(N, Y, A)``."""
-        return most_likely(class_scores(X, self.share, self.weights[0]))[None]
+        return most_likely(class_scores(calibrated(X, self.temperatures), self.share, self.weights[0]))[None]
+
+
+def calibrated(probabilities: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
+    r"""Return probabilities of cells ``(N, Y, A)`` at other temperatures of the class and of the group given the class.
+
+    .. math:: p'(y, a \mid x) \propto p(y \mid x)^{1/T_1}\; p(a \mid x, y)^{1/T_2},
+
+    each factor normalised by itself.
+    """
+    if (temperatures == 1).all():
+        return probabilities
+    of_class, of_group = _factors(probabilities)
+    return _warmed(of_class, temperatures[0])[:, :, None] * _warmed(of_group, temperatures[1])
+
+
+def _factors(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the logarithms of the probabilities of classes ``(N, Y)`` and of groups given the class ``(N, Y, A)``."""
+    of_class = probabilities.sum(-1)
+    of_group = probabilities / np.maximum(of_class, LEAST**2)[:, :, None]
+    return np.log(np.maximum(of_class, LEAST)), np.log(np.maximum(of_group, LEAST))
+
+
+def _warmed(logs: np.ndarray, temperature: float) -> np.ndarray:
+    return torch.from_numpy(logs / temperature).softmax(-1).numpy()
+
+
+def _fit_temperatures(probabilities: np.ndarray, cells: Cells) -> np.ndarray:
+    """Return the temperatures of class and group with the smallest log-loss."""
+    rows = torch.linspace(0, len(cells) - 1, min(len(cells), MOST_ROWS)).long()
+    some, place = cells.take(rows), np.arange(len(rows))
+    of_class, of_group = _factors(probabilities[rows.numpy()])
+    y, weight = some.y.numpy(), np.ones(len(rows)) if some.sample_weight is None else some.sample_weight.double().numpy()
+    of_classes = np.zeros_like(of_class)
+    of_classes[place, y] = weight
+    of_groups = some.membership.double().numpy() * weight[:, None]
+    return np.array([_temperature(of_class, of_classes), _temperature(of_group[place, y], of_groups)])
+
+
+def _temperature(logs: np.ndarray, target: np.ndarray) -> float:
+    """Return the temperature of the smallest log-loss, which is convex in its inverse, by Newton's method."""
+    inverse, weight = 1.0, target.sum(1)
+    for _ in range(NEWTON_STEPS):
+        p = _warmed(logs, 1 / inverse)
+        mean = (p * logs).sum(1)
+        gradient = float((target * logs).sum() - weight @ mean)
+        hessian = float(weight @ ((p * logs**2).sum(1) - mean**2))
+        before = inverse
+        if hessian > 0:
+            inverse = float(np.clip(inverse + gradient / hessian, max(inverse / 4, 1 / WARMEST), min(inverse * 4, WARMEST)))
+        if abs(inverse - before) < 1e-4 * before:
+            break
+    return 1 / inverse
 
 
 def class_scores(probabilities: np.ndarray, share: Tensor, weights: Tensor) -> Tensor:
@@ -135,6 +195,9 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
     if len(probabilities) != len(cells):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(cells)} labels.")
     start = time.perf_counter()
+    with torch_threads(1):
+        temperatures = _fit_temperatures(probabilities, cells)
+        probabilities = calibrated(probabilities, temperatures)
     share = torch.from_numpy(np.average(probabilities, axis=0, weights=cells.sample_weight)).where(cells.counts > 0, 0)
     controller = Controller(method, Task(cells.counts, (1, method.points), hidden=False), STEPS)
     with torch_threads(1):
@@ -149,7 +212,14 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
             stacklevel=2,
         )
     seconds, sound = time.perf_counter() - start, torch.zeros(1, method.points, dtype=torch.bool)
-    return Head(share=share, converged=converged, diverged=sound, seconds=seconds, **controller.results())
+    return Head(
+        share=share,
+        converged=converged,
+        temperatures=temperatures,
+        diverged=sound,
+        seconds=seconds,
+        **controller.results(),
+    )
 
 
 def _converge(controller: Controller, blocks: _Blocks) -> Tensor:
@@ -251,7 +321,11 @@ class OutOfFold:
 
 
 def judge_heads(
-    probabilities: np.ndarray, cells: Cells, method: FairDRO, fold: np.ndarray, *, infer_groups: bool = True
+    probabilities: np.ndarray,
+    cells: Cells,
+    method: Method,
+    fold: np.ndarray,
+    fit: Callable[[np.ndarray, Cells, Any], Head] = fit_head,
 ) -> np.ndarray:
     """Return how rows are predicted by heads that were not fitted to them, by point ``(P, Y, A, Y)``.
 
@@ -260,12 +334,12 @@ def judge_heads(
     probabilities : ndarray of shape (N, Y, A)
         Of cells, by models that were not trained on the row.
     cells : Cells
-    method : FairDRO
+    method : Method
     fold : ndarray of int, shape (N,)
         The head of a fold is fitted to all others; -1 leaves a row out. Where there is one fold only, heads are fitted to
         every second row of it.
-    infer_groups : bool
-        Whether heads read the probabilities of groups.
+    fit : callable
+        :func:`fit_head`, or for FairDRO :func:`fit_thresholds`.
     """
     part, known = fold.copy(), np.flatnonzero(fold >= 0)
     if part.max() == 0:
@@ -273,10 +347,15 @@ def judge_heads(
     total = np.zeros((method.points, cells.n_classes, cells.n_groups, cells.n_classes))
     for i in range(part.max() + 1):
         fitted, judged = np.flatnonzero((part >= 0) & (part != i)), np.flatnonzero(part == i)
-        fit = fit_head if infer_groups else fit_thresholds
         head = fit(probabilities[fitted], cells.take(torch.from_numpy(fitted)), method)
         total += confusion_counts(head.predict(probabilities[judged])[0], cells.take(torch.from_numpy(judged)))
     return total
+
+
+def fit_held_out(probabilities: np.ndarray, cells: Cells, method: Method, *, seed: int = 0) -> tuple[Head, np.ndarray]:
+    """Fit a head to rows that are held out; also return how heads of the other folds predict them ``(P, Y, A, Y)``."""
+    fold = fold_numbers(stratified_folds(cells, seed=seed), len(cells))
+    return fit_head(probabilities, cells, method), judge_heads(probabilities, cells, method, fold)
 
 
 def fit_thresholds(probabilities: np.ndarray, cells: Cells, method: FairDRO) -> Head:

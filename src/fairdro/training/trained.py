@@ -35,12 +35,15 @@ class Trained:
         Models that are not to be used.
     seconds : float
         Wall time of the whole training.
+    held_out : ndarray of shape (S, P, Y, A, Y), optional
+        Where something was fitted to rows that are held out: how these are predicted by models that were not fitted to them.
     """
 
     weights: Tensor
     history: History
     diverged: Tensor
     seconds: float
+    held_out: np.ndarray | None = None
 
     def predict(self, X: Any) -> Tensor:
         """Return class codes ``(S, P, N)`` for what the engine takes: rows, probabilities, or inputs of a network."""

@@ -18,12 +18,11 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import Method
 from fairdro.models.trees import Table, Trees, TreeSettings, tabulate
-from fairdro.training.folds import stratified_folds
+from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.gradients import CrossEntropy, Scores, class_targets, group_targets, log_loss, n_scores, softmax
-from fairdro.training.head import Head, OutOfFold, fit_head, head_refusal
+from fairdro.training.head import Head, OutOfFold, fit_head, fit_held_out, head_refusal
 from fairdro.training.trained import Trained, check_two_classes
 
-FOLDS = 5
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
@@ -69,6 +68,7 @@ def train_head_trees(
     settings: TreeSettings,
     *,
     out_of_fold: OutOfFold | None = None,
+    held_out: tuple[np.ndarray, Cells] | None = None,
     on_step: OnStep | None = None,
 ) -> HeadTrees:
     """Grow trees once and fit a head to them for every point of a method.
@@ -83,17 +83,24 @@ def train_head_trees(
     settings : TreeSettings
     out_of_fold : OutOfFold, optional
         From :func:`predict_out_of_fold`, where it is known already.
+    held_out : tuple of ndarray and Cells, optional
+        Rows to fit the head to, instead of out-of-fold predictions; they also say when to stop growing.
     on_step : callable, optional
         Called with the number of finished folds and of all.
     """
     if (refusal := head_refusal(method)) is not None:
         raise InputError(refusal)
     check_two_classes(cells.counts)
-    start = time.perf_counter()
-    held_out = predict_out_of_fold(X, cells, settings, on_step=on_step) if out_of_fold is None else out_of_fold
-    known = np.flatnonzero(held_out.fold >= 0)
-    head = fit_head(held_out.probabilities[known], cells.take(torch.from_numpy(known)), method)
-    trees = grow_cell_trees(X, cells, settings.for_rows(len(X)), rounds=held_out.rounds)
+    start, judged = time.perf_counter(), None
+    if held_out is not None:
+        trees = grow_cell_trees(X, cells, settings.for_rows(len(X)), held=held_out)
+        head, counts = fit_held_out(trees.probabilities(held_out[0]), held_out[1], method, seed=settings.seed)
+        judged = counts[None]
+    else:
+        found = predict_out_of_fold(X, cells, settings, on_step=on_step) if out_of_fold is None else out_of_fold
+        known = np.flatnonzero(found.fold >= 0)
+        head = fit_head(found.probabilities[known], cells.take(torch.from_numpy(known)), method)
+        trees = grow_cell_trees(X, cells, settings.for_rows(len(X)), rounds=found.rounds)
     return HeadTrees(
         trees=trees,
         head=head,
@@ -101,6 +108,7 @@ def train_head_trees(
         history=head.history,
         diverged=head.diverged,
         seconds=time.perf_counter() - start,
+        held_out=judged,
     )
 
 
@@ -121,20 +129,19 @@ def predict_out_of_fold(
     on_step : callable, optional
         Called with the number of finished folds and of all.
     """
-    folds = stratified_folds(cells, FOLDS, settings.seed) if folds is None else folds
+    folds = stratified_folds(cells, seed=settings.seed) if folds is None else folds
     settings = settings.for_rows(min(len(train) for train, _ in folds))
     probabilities = np.full((len(cells), cells.n_classes, cells.n_groups), np.nan)
-    fold, rounds = np.full(len(cells), -1), []
+    rounds = []
     for i, (train, test) in enumerate(folds):
         own, tested = (cells.take(torch.from_numpy(rows)) for rows in (train, test))
         trees = grow_cell_trees(X[train], own, settings, held=(X[test], tested))
         probabilities[test] = trees.probabilities(X[test])
-        fold[test] = i
         rounds.append(trees.rounds)
         if on_step is not None:
             on_step(i + 1, len(folds))
     mean = np.mean(rounds, axis=0).round()
-    return OutOfFold(probabilities, fold, (int(mean[0]), int(mean[1])))
+    return OutOfFold(probabilities, fold_numbers(folds, len(cells)), (int(mean[0]), int(mean[1])))
 
 
 def grow_cell_trees(

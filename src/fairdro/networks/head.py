@@ -1,0 +1,116 @@
+"""A fair head on a trained network: the class from the network, the group from a linear probe on its last hidden layer."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from fairdro._utils.files import write_whole
+from fairdro.data import Examples
+from fairdro.errors import InputError
+from fairdro.estimators.head import FairDROHead, fit_head
+from fairdro.metrics import Confusion, confusion_counts
+from fairdro.training.head import Part
+from fairdro.training.inputs import Inputs, features_of, logits_of
+from fairdro.training.linear_head import train_part
+
+PROBE, HEAD = "probe.safetensors", "head.json"
+
+
+@dataclass(frozen=True)
+class NetworkHead:
+    """A head on a network's probabilities of the class and a probe's probabilities of the group.
+
+    Attributes
+    ----------
+    head : FairDROHead
+        With ``frontier_``, ``at`` and all else a head has.
+    probe : nn.Linear
+        From the features of the last hidden layer to logits of the groups.
+    """
+
+    head: FairDROHead
+    probe: nn.Linear
+
+    def probabilities(self, network: nn.Module, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probabilities of classes ``(N, Y)`` and groups ``(N, A)`` that the head reads."""
+        return _classes(network, inputs), _groups(self.probe, features_of(network, inputs))
+
+    def predict(self, network: nn.Module, inputs: Inputs) -> np.ndarray:
+        """Return the names of the classes of inputs ``(N,)``; no group is needed."""
+        return self.head.predict(*self.probabilities(network, inputs))
+
+    def judge(self, network: nn.Module, examples: Examples, part: str) -> Confusion:
+        """Return how a part is predicted that neither the network nor the head was fitted to."""
+        inputs, cells = examples.part(part)
+        codes = pd.Index(examples.class_names).get_indexer(pd.Index(self.predict(network, inputs)))
+        counts = confusion_counts(torch.from_numpy(codes), cells)
+        return Confusion(counts, examples.class_names, examples.groups.names, not examples.groups.soft)
+
+    def save(self, folder: Path) -> None:
+        """Write the head and the probe into the folder of the network."""
+        write_whole(folder / PROBE, safetensors.torch.save(dict(self.probe.state_dict())))
+        self.head.save(folder / HEAD)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        head = FairDROHead.read(folder / HEAD)
+        try:
+            weights = safetensors.torch.load_file(folder / PROBE)
+            probe = _linear(weights["weight"], weights["bias"])
+        except (OSError, KeyError, ValueError, SafetensorError) as error:
+            raise InputError(f"The probe in {folder} cannot be read ({error}); train the network anew.") from error
+        return cls(head, probe)
+
+
+def fit_network_head(network: nn.Module, examples: Examples, **choice: Any) -> NetworkHead:
+    """Fit a head to the validation part, which the network was not trained on; the probe is trained on the training part.
+
+    Parameters
+    ----------
+    network : nn.Module
+        With a method ``features(x)``; trained on the training part of the examples.
+    examples : Examples
+        With a validation part.
+    **choice
+        ``keep_accuracy``, ``rho`` and others of :func:`~fairdro.fit_head`.
+    """
+    if "validation" not in examples.parts:
+        raise InputError("A head needs rows that the network was not trained on; keep a validation part.")
+    seen, cells = examples.part("train")
+    held, _ = examples.part("validation")
+    features = features_of(network, seen)
+    mean, scale = features.mean(0), features.std(0)
+    scale[scale == 0] = 1
+    trained = train_part((features - mean) / scale, cells, Part("group"), np.arange(len(cells)))
+    ((weight, bias),) = [(W[0, 0].T / scale, b[0, 0]) for W, b in trained.model.layers]
+    probe = _linear(weight, bias - weight @ mean)
+    rows = examples.parts["validation"]
+    p_class, p_group = _classes(network, held), _groups(probe, features_of(network, held))
+    names = np.array(examples.class_names)
+    head = fit_head(
+        p_class, p_group, names[examples.y[rows]], examples.groups.take(rows), classes=examples.class_names, **choice
+    )
+    return NetworkHead(head, probe)
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
+    layer.load_state_dict({"weight": weight.float().contiguous(), "bias": bias.float().contiguous()})
+    return layer
+
+
+def _classes(network: nn.Module, inputs: Inputs) -> np.ndarray:
+    return logits_of(network, inputs).double().softmax(-1).numpy()
+
+
+@torch.no_grad()
+def _groups(probe: nn.Linear, features: Tensor) -> np.ndarray:
+    return probe(features).double().softmax(-1).numpy()
