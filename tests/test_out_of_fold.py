@@ -8,6 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
+from fairdro import FairDROClassifier, FairDROClassifierCV
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import METHODS, FairDRO, Scratch
@@ -224,3 +225,29 @@ def test_too_few_rows_are_one_sentence():
         pytest.raises(InputError, match="cross-validation needs two rows of two"),
     ):
         train_fullbatch(X[lonely], one_group.take(lonely), Scratch(), errors="out_of_fold")
+
+
+def test_the_classifiers_ask_for_out_of_fold_errors():
+    X, cells = biased_problem(3, 2, n=600)
+    rows = (X.numpy().astype(np.float64), cells.y.numpy())
+    model = FairDROClassifier(5.0, errors="out_of_fold").fit(*rows, sensitive_features=cells.groups.numpy())
+    scaled = torch.from_numpy((rows[0] - rows[0].mean(0)) / rows[0].std(0))
+    expected = train_fullbatch(scaled, cells, FairDRO(rho=5.0, **FairDRO.stepwise), errors="out_of_fold", double=True)
+    np.testing.assert_allclose(model.weights_, expected.weights[0, 0].numpy(), atol=1e-6)
+    plain = FairDROClassifier(5.0).fit(*rows, sensitive_features=cells.groups.numpy())
+    assert np.abs(model.weights_ - plain.weights_).max() > 0.01
+    chosen = FairDROClassifierCV(errors="out_of_fold", rhos=[0, 5], cv=2).fit(*rows, sensitive_features=cells.groups.numpy())
+    assert len(chosen.frontier_) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"errors": "outside"}, "no kind of errors named 'outside'"),
+        ({"errors": "out_of_fold", "model": "mlp"}, "linear models"),
+    ],
+)
+def test_classifiers_refuse_other_errors_in_a_sentence(options, sentence):
+    X, cells = biased_problem()
+    with pytest.raises(InputError, match=sentence):
+        FairDROClassifier(**options).fit(X.numpy(), cells.y.numpy(), sensitive_features=cells.groups.numpy())

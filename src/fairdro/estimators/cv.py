@@ -36,6 +36,8 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
     cv : int, splitter or list of (train, test), default 5
         Number of folds, or scikit-learn's ways to say more.
     model : {"linear", "mlp"}, default "linear"
+    errors : {"training", "out_of_fold"}, default "training"
+        As of :class:`FairDROClassifier`.
     small_cells : {"warn", "merge", "refuse"}, default "warn"
         What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
     min_cell_size : int, default 30
@@ -68,6 +70,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         rhos: Sequence[float] | None = None,
         cv: Any = 5,
         model: str = "linear",
+        errors: str = "training",
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
         random_state: int = 0,
@@ -79,6 +82,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         self.rhos = rhos
         self.cv = cv
         self.model = model
+        self.errors = errors
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
         self.random_state = random_state

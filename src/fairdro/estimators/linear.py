@@ -16,10 +16,11 @@ from fairdro.estimators.base import BaseClassifier
 from fairdro.groups import TOO_FEW
 from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
 from fairdro.models import BANKS
-from fairdro.training.engines import engine_for
+from fairdro.training.engines import Engine, engine_for, get_engine, solvers_of
 from fairdro.training.trained import TrainedBank
 
 SMALL = 1_000_000  # numbers in a table that is solved in double precision, which costs nothing there
+ERRORS = ["training", "out_of_fold"]
 LAYERS = ["coef_", "intercept_", "coefs_", "intercepts_"]
 ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
 
@@ -28,6 +29,7 @@ class LayerClassifier(BaseClassifier):
     """A classifier whose model is layers; scaling is folded into the first."""
 
     model: str = "linear"
+    errors: str = ERRORS[0]
     verbose: bool = False
 
     def _method(self) -> Method:
@@ -77,12 +79,22 @@ class LayerClassifier(BaseClassifier):
         taken = cells.take(torch.from_numpy(rows))
         scaler = _fit_scaler(X, rows, taken.sample_weight)
         features = scaled(X, rows, scaler, double=X.shape[0] * X.shape[1] <= SMALL)
-        engine = engine_for(self.model, type(method))
+        engine = self._engine(type(method))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is one group only")  # said in other words in fit
             alone = method.points == 1
             trained = engine.train(features, taken, method, seeds=(self._seed(),), alone=alone, on_step=on_step)
         return cast("TrainedBank", trained), scaler
+
+    def _engine(self, kind: type[Method]) -> Engine:
+        """Return what trains, by the errors that the method is to respond to."""
+        if self.errors not in ERRORS:
+            raise unknown_name("kind of errors", self.errors, ERRORS)
+        if self.errors == ERRORS[0]:
+            return engine_for(self.model, kind)
+        if self.errors not in solvers_of(self.model):
+            raise InputError(f"Out-of-fold errors are for linear models only; with {self.model}, use errors='training'.")
+        return get_engine(self.model, self.errors)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the logits of the classes ``(N, Y)``; of two classes, the logit of the second ``(N,)``."""
@@ -154,6 +166,9 @@ class FairDROClassifier(LayerClassifier):
     rho : float, default 1
         Radius of the chi-square ball; 0 is plain training in which every class and group counts the same.
     model : {"linear", "mlp"}, default "linear"
+    errors : {"training", "out_of_fold"}, default "training"
+        What q responds to, for linear models: errors on the rows a model is trained on, or on rows that it is not, by five
+        folds beside the final model; see docs/head.md on when that helps.
     small_cells : {"warn", "merge", "refuse"}, default "warn"
         What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
     min_cell_size : int, default 30
@@ -186,6 +201,7 @@ class FairDROClassifier(LayerClassifier):
         rho: float = 1.0,
         *,
         model: str = "linear",
+        errors: str = "training",
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
         random_state: int = 0,
@@ -193,6 +209,7 @@ class FairDROClassifier(LayerClassifier):
     ) -> None:
         self.rho = rho
         self.model = model
+        self.errors = errors
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
         self.random_state = random_state
