@@ -15,8 +15,9 @@ The largest accuracy of the worst cell, as a rule of one's own:
 ...     return Choice(int(points["worst_accuracy"].argmax()), "the best worst cell")
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -24,22 +25,26 @@ import pandas as pd
 
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import best_accuracy, best_dca, knee
-from fairdro.metrics import metric_table
+from fairdro.groups import TOO_FEW
+from fairdro.metrics import Confusion, cell_accuracy, class_accuracy, metric_table
 
 __all__ = [
     "RULES",
     "AsAsked",
     "Choice",
+    "Guard",
     "KeepAccuracy",
     "Knee",
     "LimitDCA",
     "Rule",
+    "changes",
     "check_rule",
     "choose",
     "choose_radius",
     "plain_radius",
     "rule_from",
     "rule_text",
+    "who_pays",
 ]
 
 
@@ -52,11 +57,41 @@ class Choice:
 
 
 Rule = Callable[[pd.DataFrame, pd.Series], Choice]
+KEEP_CLASS_ACCURACY = 0.8
 
 
 def _check_share(value: Any, name: str) -> None:
     if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
         raise InputError(f"{name} must be a share between 0 and 1, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Keeps any rule from levelling down: from points at which a class is given up to make its groups equal.
+
+    Parameters
+    ----------
+    keep_class_accuracy : float
+        Share of plain training's accuracy that every class must keep, averaged over its groups.
+    floor : float, optional
+        Accuracy that the worst class and group must have.
+    """
+
+    keep_class_accuracy: float = KEEP_CLASS_ACCURACY
+    floor: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_share(self.keep_class_accuracy, "keep_class_accuracy")
+        if self.floor is not None:
+            _check_share(self.floor, "floor")
+
+    def passes(self, points: pd.DataFrame, plain: pd.Series) -> np.ndarray:
+        """Return which points a rule may choose ``(P,)``."""
+        classes = [name for name in points.columns if name.startswith("class_accuracy_")]
+        kept = points[classes].to_numpy() >= self.keep_class_accuracy * plain[classes].to_numpy(np.float64)
+        kept |= np.isnan(points[classes].to_numpy())  # a class without rows
+        above = points["worst_accuracy"].to_numpy() >= (0 if self.floor is None else self.floor)
+        return np.asarray(kept.all(axis=1) & above)
 
 
 @dataclass(frozen=True)
@@ -156,8 +191,18 @@ def check_rule(rule: Any) -> Rule:
     return rule
 
 
-def choose(rule: Rule, points: pd.DataFrame, plain: pd.Series) -> Choice:
-    """Let a rule choose one of the points, whose rows it may also name by their number; refuse what is no choice."""
+def choose(rule: Rule, points: pd.DataFrame, plain: pd.Series, guard: Guard | None = None) -> Choice:
+    """Let a rule choose one of the points, whose rows it may also name by their number; refuse what is no choice.
+
+    Points that do not pass the guard are chosen only where the rule finds none that do.
+    """
+    if guard is not None and not isinstance(rule, AsAsked) and not (passing := guard.passes(points, plain)).all():
+        try:
+            choice = choose(rule, points[passing], plain)
+            return Choice(int(np.flatnonzero(passing)[choice.index]), choice.why)
+        except InputError:
+            choice = choose(rule, points, plain)
+            return Choice(choice.index, f"{choice.why}; no point that passes the guard against levelling down does")
     choice = rule(points.reset_index(drop=True), plain)
     index = getattr(choice, "index", None)
     if not isinstance(choice, Choice) or not isinstance(index, int | np.integer) or not 0 <= index < len(points):
@@ -171,7 +216,13 @@ def plain_radius(radii: Sequence[float] | np.ndarray) -> int:
 
 
 def choose_radius(
-    counts: np.ndarray, radii: Sequence[float] | np.ndarray, rule: Rule, *, diverged: np.ndarray | None = None
+    counts: np.ndarray,
+    radii: Sequence[float] | np.ndarray,
+    rule: Rule,
+    *,
+    diverged: np.ndarray | None = None,
+    objective: str = "balanced",
+    guard: Guard | None = None,
 ) -> tuple[Choice, pd.DataFrame]:
     """Choose a radius by a rule.
 
@@ -183,20 +234,73 @@ def choose_radius(
     rule : Rule
     diverged : ndarray of bool, shape (P,), optional
         Radii that are not to be chosen.
+    objective : {"balanced", "standard"}
+        Which accuracy the rule gets as ``accuracy``: that over cells, or the share of correct predictions.
+    guard : Guard, optional
+        Points that do not pass it are chosen only where no other satisfies the rule.
 
     Returns
     -------
     choice : Choice
     frontier : DataFrame
-        A row per radius: ``rho``, the metrics, ``diverged``, and which is ``selected``.
+        A row per radius: ``rho``, the metrics, ``diverged``, with a guard ``levels_down`` where it does not pass, and which
+        is ``selected``.
     """
     diverged = np.zeros(len(radii), dtype=bool) if diverged is None else diverged
     sound = np.flatnonzero(~diverged)
     if len(sound) == 0 or (isinstance(rule, AsAsked) and diverged[-1]):
         raise InputError(f"Training diverged at rho = {radii[-1]:g}; try smaller radii.")
     points = metric_table(counts)
-    choice = choose(rule, points.iloc[sound], points.iloc[plain_radius(radii)])
+    seen = points if objective == "balanced" else points.assign(accuracy=points["standard_accuracy"])
+    plain = seen.iloc[plain_radius(radii)]
+    choice = choose(rule, seen.iloc[sound], plain, guard)
     choice = Choice(int(sound[choice.index]), choice.why)
-    frontier = points.assign(diverged=diverged, selected=np.arange(len(radii)) == choice.index)
+    guarded = {} if guard is None else {"levels_down": ~guard.passes(seen, plain)}
+    frontier = points.assign(diverged=diverged, **guarded, selected=np.arange(len(radii)) == choice.index)
     frontier.insert(0, "rho", np.asarray(radii, dtype=np.float64))
     return choice, frontier
+
+
+def changes(plain: Confusion, chosen: Confusion) -> pd.DataFrame:
+    """Return what every class and group loses or gains against plain training, on the same rows.
+
+    Columns are ``count``, ``plain`` and ``chosen`` (accuracies), ``change``, and ``low`` and ``high``, the ends of its 95 %
+    interval: normal, as if both had been judged on rows of their own, so rather too wide; NaN where rows are not countable.
+    """
+    before, after = (cell_accuracy(c.counts).ravel() for c in (plain, chosen))
+    count, change = chosen.counts.sum(-1).ravel(), after - before
+    variance = (before * (1 - before) + after * (1 - after)) / np.where(count > 0, count, np.nan)
+    half = NormalDist().inv_cdf(0.975) * np.sqrt(variance) if chosen.countable else np.full(len(count), np.nan)
+    index = pd.MultiIndex.from_product([chosen.class_names, chosen.group_names], names=["class", "group"])
+    ends = {"low": change - half, "high": change + half}
+    return pd.DataFrame({"count": count, "plain": before, "chosen": after, "change": change} | ends, index=index)
+
+
+def who_pays(plain: Confusion, chosen: Confusion, *, most: int = 3) -> list[str]:
+    """Say in words which classes and groups lose and gain against plain training; cells with too few rows are left out."""
+    table = changes(plain, chosen)
+    judged = table[table["count"] >= TOO_FEW].sort_values("change")
+    sentences = []
+    kept = [class_accuracy(c.counts) for c in (plain, chosen)]
+    for name, before, after in zip(chosen.class_names, *kept, strict=True):
+        if after < KEEP_CLASS_ACCURACY * before:
+            shares = f"{100 * after:.1f} % of it are recognised instead of {100 * before:.1f} %"
+            sentences.append(f"Class {name} is given up: {shares}, on the mean of the groups.")
+    losing = judged[judged["high"].fillna(judged["change"]) < 0].head(most)
+    sentences += [f"{cell} loses {points}." for cell, points in _in_words(losing, sign=-1)]
+    if len(losing) == 0 and len(judged) > 0:
+        most_lost = -100 * float(judged["change"].iloc[0])
+        sentences.append(f"No class and group loses {f'more than {most_lost:.1f} points' if most_lost > 0 else 'accuracy'}.")
+    gaining = judged[judged["low"].fillna(judged["change"]) > 0].tail(1)
+    sentences += [f"{cell} gains most: {points}." for cell, points in _in_words(gaining, sign=1)]
+    if (few := int(((table["count"] > 0) & (table["count"] < TOO_FEW)).sum())) > 0:
+        sentences.append(f"{few} classes and groups have fewer than {TOO_FEW} held-out rows, too few to say who pays.")
+    return sentences
+
+
+def _in_words(table: pd.DataFrame, sign: int) -> Iterator[tuple[str, str]]:
+    """Give the name of every cell, and how many points it loses (-1) or gains (1), with the interval."""
+    figures = 100 * sign * table[["change", "low", "high"]].to_numpy(np.float64)
+    for (label, group), (value, *ends) in zip(table.index.to_list(), figures, strict=True):
+        interval = "" if np.isnan(ends[0]) else f" ({min(ends):.1f} to {max(ends):.1f})"
+        yield f"{group} / {label}", f"{value:.1f} points{interval}"

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from fairdro.metrics import Confusion
 
 
+OBJECTIVE_HELP = "What to keep: 'balanced' accuracy over classes and groups, the default, or 'standard', that of all rows."
+
+
 def fit(
     file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet.")],
     target: Annotated[str, typer.Option(help="Column to predict.")],
@@ -27,6 +30,11 @@ def fit(
     keep_accuracy: Annotated[
         float | None, typer.Option(help="Share of plain training's accuracy to keep on held-out rows; by default 0.95.")
     ] = None,
+    keep_class_accuracy: Annotated[
+        float | None, typer.Option(help="Share of its accuracy that every class keeps, where that can be; by default 0.8.")
+    ] = None,
+    floor: Annotated[float | None, typer.Option(help="Likewise, accuracy of the worst class and group.")] = None,
+    objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out.")] = None,
     model: Annotated[
@@ -60,7 +68,15 @@ def fit(
         raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
     rule = KeepAccuracy() if keep_accuracy is None else KeepAccuracy(keep_accuracy)
     given = options.given_of(
-        rho=rho, drop=drop, model=model, small_cells=small_cells, min_cell_size=min_cell_size, estimator=estimator
+        rho=rho,
+        keep_class_accuracy=keep_class_accuracy,
+        floor=floor,
+        objective=objective,
+        drop=drop,
+        model=model,
+        small_cells=small_cells,
+        min_cell_size=min_cell_size,
+        estimator=estimator,
     )
     check_free(out)
     with status(f"Reading {file} ..."):
@@ -71,6 +87,8 @@ def fit(
     for note in fitted.notes:
         tell(note)
     _print_before_and_after(fitted)
+    for sentence in fitted.model[-1].who_pays():
+        tell(sentence)
     chosen = "as asked for" if rho is not None else f"the {rule}"
     tell(f"rho = {fitted.rho:.4g}, {chosen}. The model and its card are in {out}.")
 
@@ -86,7 +104,8 @@ def _print_before_and_after(fitted: FittedTable) -> None:
         table.add_row(Text(label), Text(of), f"{row['count']:,}", *accuracies, row["note"])
     table.add_section()
     judged = [fitted.before.metrics(), fitted.after.metrics()]
-    for name, title in (("accuracy", "balanced accuracy"), ("dca", "DCA (gap)")):
+    titles = {"accuracy": "balanced accuracy", "standard_accuracy": "ordinary accuracy", "dca": "DCA (gap)"}
+    for name, title in titles.items():
         values = [[percent(metrics[c][name]) for c in ("value", "low", "high")] for metrics in judged]
         table.add_row(title, "", "", *(f"{value} ({low} to {high})" for value, low, high in values))
     console.print(table)
@@ -102,6 +121,7 @@ def head(
         str | None, typer.Option(help="The same of the groups: 'g_*'. Without, the head infers no groups.")
     ] = None,
     keep_accuracy: Annotated[float | None, typer.Option(help="Share of plain accuracy to keep; by default 0.95.")] = None,
+    objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
 ) -> None:
     """Fit a fair head to the probabilities of any model, and save it."""
@@ -110,7 +130,7 @@ def head(
 
     if keep_accuracy is not None and rho is not None:
         raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
-    given = options.given_of(keep_accuracy=keep_accuracy, rho=rho)
+    given = options.given_of(keep_accuracy=keep_accuracy, objective=objective, rho=rho)
     with status(f"Reading {file} ..."):
         table = read_table(file)
     with sentences():
@@ -121,6 +141,8 @@ def head(
     for note in notes:
         tell(note)
     _print_before_and_after(FittedTable(fitted, fitted.held_out(0), fitted.held_out(), fitted.rho_, []))
+    for sentence in fitted.who_pays():
+        tell(sentence)
     tell(f"rho = {fitted.rho_:.4g}, the {fitted._how_chosen_}. The head is in {out}.")
 
 

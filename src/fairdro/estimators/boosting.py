@@ -1,6 +1,7 @@
 """FairDRO with boosted trees as a classifier."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from fairdro.estimators.base import BaseClassifier
 from fairdro.estimators.head_classifier import FairDROHeadClassifier
 from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW
-from fairdro.methods import FairDRO, Method
+from fairdro.methods import Method
 from fairdro.metrics import confusion_counts
 from fairdro.models.trees import Trees, TreeSettings, read_trees
 from fairdro.selection import Rule
@@ -45,6 +46,13 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         Another selection rule instead: ``LimitDCA(0.05)`` or ``Knee()``, or one of your own; see :mod:`fairdro.selection`.
     rhos : sequence of float, optional
         Radii to try; by default 0, which is plain training, and 19 over the paper's range.
+    keep_class_accuracy : float, default 0.8
+        A guard against levelling down: a radius at which a class keeps less than this share of plain training's accuracy,
+        averaged over groups, is chosen only where no other satisfies the rule. 0 for none.
+    floor : float, optional
+        Likewise, the least accuracy of the worst class and group.
+    objective : {"balanced", "standard"}, default "balanced"
+        As of :class:`FairDROHeadClassifier`.
     strategy : {"head", "weights"}, default "head"
         ``head``: trees predict class and group once, and FairDRO fits a head to them (:mod:`fairdro.training.trees`).
         ``weights``: FairDRO's weights scale the gradients of boosting, for every radius anew
@@ -87,6 +95,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         With ``head``: q of every radius of ``frontier_``; see :meth:`at`.
     share_ : ndarray of shape (Y, A)
         With ``head``: the mean probabilities of classes and groups.
+    temperatures_ : ndarray of shape (2,)
+        With ``head``: the temperatures of class and group by which probabilities are calibrated.
     feature_importances_ : ndarray of shape (D,)
         Share of the gain in predicting the class that is due to every column.
     n_estimators_ : int
@@ -108,6 +118,9 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         keep_accuracy: float = 0.95,
         rule: Rule | str | None = None,
         rhos: Sequence[float] | None = None,
+        keep_class_accuracy: float = 0.8,
+        floor: float | None = None,
+        objective: str = "balanced",
         strategy: str = "head",
         backend: str = "lightgbm",
         n_estimators: int = 200,
@@ -127,6 +140,9 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         self.keep_accuracy = keep_accuracy
         self.rule = rule
         self.rhos = rhos
+        self.keep_class_accuracy = keep_class_accuracy
+        self.floor = floor
+        self.objective = objective
         self.strategy = strategy
         self.backend = backend
         self.n_estimators = n_estimators
@@ -192,9 +208,9 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         """Grow trees for every radius on some rows, judge them on others, and grow those of the chosen one on all."""
         check_two_rows_per_class(cells)
         train, test = hold_out(cells, JUDGED, self._seed())
-        judged = self._grow(FairDRO(rho=tuple(radii), **FairDRO.stepwise), X[train], cells.take(torch.from_numpy(train)))
+        judged = self._grow(self._sweep(radii), X[train], cells.take(torch.from_numpy(train)))
         self._choose(confusion_counts(judged.predict(X[test])[0], cells.take(torch.from_numpy(test))), radii)
-        trained = self._grow(FairDRO(rho=self.rho_, **FairDRO.stepwise), X, cells)
+        trained = self._grow(replace(self._sweep(radii), rho=self.rho_), X, cells)
         self.weights_, self.n_estimators_ = trained.weights[0, 0].numpy(), trained.rounds[0]
         self._trees = trained.trees
 

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from fairdro.errors import InputError
+from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.saving import SavingMixin
-from fairdro.methods import FairDRO
+from fairdro.methods import OBJECTIVES, FairDRO
 from fairdro.metrics import Confusion
-from fairdro.selection import AsAsked, KeepAccuracy, Rule, check_rule, choose_radius, plain_radius
+from fairdro.selection import (
+    KEEP_CLASS_ACCURACY,
+    AsAsked,
+    Guard,
+    KeepAccuracy,
+    Rule,
+    check_rule,
+    choose_radius,
+    plain_radius,
+    who_pays,
+)
 
 if TYPE_CHECKING:
     import altair as alt
@@ -28,6 +38,10 @@ class FrontierMixin(SavingMixin):
     rhos: Sequence[float] | None
     rule: Rule | str | None
     keep_accuracy: float
+    objective: str = OBJECTIVES[0]
+    keep_class_accuracy: float = KEEP_CLASS_ACCURACY
+    floor: float | None = None
+    _passed_over_: str = ""
     _countable_: bool
 
     def _check_choice(self) -> None:
@@ -35,6 +49,9 @@ class FrontierMixin(SavingMixin):
         if self.rho is not None and (self.rule is not None or self.rhos is not None):
             raise InputError("With rho there is nothing to choose; leave out rule and rhos, or rho.")
         self._selection_rule()
+        self._guard()
+        if self.objective not in OBJECTIVES:
+            raise unknown_name("objective", self.objective, OBJECTIVES)
         radii = self._radii()
         if radii.ndim != 1 or len(radii) == 0 or not np.isfinite(radii).all() or (radii < 0).any():
             raise InputError(
@@ -45,6 +62,9 @@ class FrontierMixin(SavingMixin):
         if self.rho is not None:
             return AsAsked()
         return KeepAccuracy(self.keep_accuracy) if self.rule is None else check_rule(self.rule)
+
+    def _guard(self) -> Guard:
+        return Guard(self.keep_class_accuracy, self.floor)
 
     def _radii(self) -> np.ndarray:
         """Return the radii to judge: plain training, and those to choose from."""
@@ -67,7 +87,10 @@ class FrontierMixin(SavingMixin):
                 stacklevel=5,
             )
         rule = self._selection_rule()
-        choice, self.frontier_ = choose_radius(counts, radii, rule, diverged=diverged)
+        options: dict[str, Any] = {"objective": self.objective, "guard": self._guard()}
+        choice, self.frontier_ = choose_radius(counts, radii, rule, diverged=diverged, **options)
+        freely, _ = choose_radius(counts, radii, rule, diverged=diverged, objective=self.objective)
+        self._passed_over_ = "" if freely.index == choice.index else self._why_not(freely.index)
         self.confusion_ = counts
         self.best_index_, self.rho_ = int(choice.index), float(radii[choice.index])
         self._asked_ = isinstance(rule, AsAsked)
@@ -89,6 +112,22 @@ class FrontierMixin(SavingMixin):
             judged[place] = Confusion(self.confusion_[place], self._class_names, self.group_names_, self._countable_)
         return judged[place]
 
+    def who_pays(self) -> list[str]:
+        """Say in words which classes and groups lose and gain against plain training, on held-out rows."""
+        words = who_pays(self.held_out(plain_radius(self.frontier_["rho"].to_numpy())), self.held_out())
+        return [*words, self._passed_over_] if self._passed_over_ else words
+
+    def _why_not(self, index: int) -> str:
+        """Say why the guard passed over a radius that the rule alone would have chosen."""
+        row, plain = self.frontier_.iloc[index], self.frontier_.iloc[plain_radius(self.frontier_["rho"].to_numpy())]
+        kept = [row[f"class_accuracy_{k}"] / max(plain[f"class_accuracy_{k}"], 1e-12) for k in range(len(self._class_names))]
+        k = int(np.nanargmin(kept))
+        return (
+            f"rho {row['rho']:.4g} with a DCA of {100 * row['dca']:.1f} % was passed over, as it levels down: "
+            f"{self._class_names[k]} would keep {100 * kept[k]:.0f} % of its accuracy, and the worst class and group have "
+            f"{100 * row['worst_accuracy']:.1f} %. Lower keep_class_accuracy or floor to allow it."
+        )
+
     def _own_results(self) -> list[tuple[str, Confusion]]:
         plain = plain_radius(self.frontier_["rho"].to_numpy())
         results = [(f"Held-out rows, this model (rho {self.rho_:.4g})", self.held_out())]
@@ -101,10 +140,11 @@ class FrontierMixin(SavingMixin):
     def _remarks(self) -> Sequence[str]:
         honest = "Every row was predicted by a model that had not seen it."
         optimistic = " rho was chosen by these very figures, so they are somewhat optimistic."
-        return [honest if self._asked_ else honest + optimistic]
+        return [honest if self._asked_ else honest + optimistic, *self.who_pays()]
 
     def _facts(self) -> dict[str, object]:
-        return {"rho": f"{self.rho_:.6g}: the {self._how_chosen_}"}
+        counted = {"balanced": "every class and group counts", "standard": "every row counts"}[self.objective]
+        return {"rho": f"{self.rho_:.6g}: the {self._how_chosen_}", "objective": f"{self.objective}: {counted} the same"}
 
     def _fits_together(self) -> bool:
         return self.best_index_ < len(self.frontier_) == len(self.confusion_) and super()._fits_together()

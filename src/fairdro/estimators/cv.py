@@ -35,6 +35,14 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         Radii to try; by default 0, which is plain training, and 19 over the paper's range.
     cv : int, splitter or list of (train, test), default 5
         Number of folds, or scikit-learn's ways to say more.
+    keep_class_accuracy : float, default 0.8
+        A guard against levelling down: a radius at which a class keeps less than this share of plain training's accuracy,
+        averaged over groups, is chosen only where no other satisfies the rule. 0 for none.
+    floor : float, optional
+        Likewise, the least accuracy of the worst class and group.
+    objective : {"balanced", "standard"}, default "balanced"
+        What is kept beside fairness, and what ``keep_accuracy`` speaks of: accuracy over classes and groups that count the
+        same (the paper's), or ordinary accuracy, in which every row counts the same.
     model : {"linear", "mlp"}, default "linear"
     errors : {"training", "out_of_fold"}, default "training"
         As of :class:`FairDROClassifier`.
@@ -69,6 +77,9 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         rule: Rule | str | None = None,
         rhos: Sequence[float] | None = None,
         cv: Any = 5,
+        keep_class_accuracy: float = 0.8,
+        floor: float | None = None,
+        objective: str = "balanced",
         model: str = "linear",
         errors: str = "training",
         small_cells: str = "warn",
@@ -81,6 +92,9 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         self.rule = rule
         self.rhos = rhos
         self.cv = cv
+        self.keep_class_accuracy = keep_class_accuracy
+        self.floor = floor
+        self.objective = objective
         self.model = model
         self.errors = errors
         self.small_cells = small_cells
@@ -110,7 +124,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         return total, diverged
 
     def _fairdro(self, rho: float | tuple[float, ...]) -> Method:
-        return method_for(self.model, FairDRO, {"rho": rho})
+        return method_for(self.model, FairDRO, {"rho": rho, "objective": self.objective})
 
     def _method(self) -> Method:
         return self._fairdro(1.0)

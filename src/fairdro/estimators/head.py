@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,7 +56,7 @@ class HeadMixin(FrontierMixin):
             counts = counts[order]
         self._choose(counts, radii)
         known = np.flatnonzero(held_out.fold >= 0)
-        head = self._fit_all(held_out.probabilities[known], cells.take(torch.from_numpy(known)), _sweep(radii))
+        head = self._fit_all(held_out.probabilities[known], cells.take(torch.from_numpy(known)), self._sweep(radii))
         self.frontier_["converged"] = head.converged[0].numpy()
         self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
         self.temperatures_ = head.temperatures
@@ -65,11 +66,15 @@ class HeadMixin(FrontierMixin):
         """Fit heads of all radii."""
         return (fit_weights if self.infer_groups else fit_thresholds)(probabilities, cells, method)
 
+    def _sweep(self, radii: np.ndarray) -> FairDRO:
+        """Return FairDRO over all radii."""
+        return FairDRO(rho=tuple(radii.tolist()), objective=self.objective, **FairDRO.stepwise)  # type: ignore[arg-type] # checked
+
     def _judge_heads(self, held_out: OutOfFold, cells: Cells, radii: np.ndarray) -> np.ndarray:
         """Return how rows are predicted by heads that were not fitted to them, by radius ``(P, Y, A, Y)``."""
         known = np.flatnonzero(held_out.fold >= 0)
         some, fold = cells.take(torch.from_numpy(known)), held_out.fold[known]
-        return judge_heads(held_out.probabilities[known], some, _sweep(radii), fold, self._fit_all)
+        return judge_heads(held_out.probabilities[known], some, self._sweep(radii), fold, self._fit_all)
 
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training."""
@@ -113,11 +118,6 @@ class HeadMixin(FrontierMixin):
         return [*super()._remarks(), INFERS if self.infer_groups else READS_CLASSES]
 
 
-def _sweep(radii: np.ndarray) -> FairDRO:
-    """Return FairDRO over all radii."""
-    return FairDRO(rho=tuple(radii.tolist()), **FairDRO.stepwise)
-
-
 class FairDROHead(CellsMixin, HeadMixin):
     """A head on probabilities of class and group; made by :func:`fit_head`.
 
@@ -144,6 +144,8 @@ class FairDROHead(CellsMixin, HeadMixin):
         Those of every radius.
     share_ : ndarray of shape (Y, A), or (Y, 1)
         The mean probabilities of classes and groups.
+    temperatures_ : ndarray of shape (2,)
+        The temperatures of class and group by which probabilities are calibrated.
     """
 
     def __init__(
@@ -153,16 +155,19 @@ class FairDROHead(CellsMixin, HeadMixin):
         keep_accuracy: float = 0.95,
         rule: Rule | str | None = None,
         rhos: Sequence[float] | None = None,
+        keep_class_accuracy: float = 0.8,
+        floor: float | None = None,
+        objective: str = "balanced",
         infer_groups: bool = True,
         min_cell_size: int = TOO_FEW,
     ) -> None:
         self.rho, self.keep_accuracy, self.rule, self.rhos = rho, keep_accuracy, rule, rhos
-        self.infer_groups, self.min_cell_size = infer_groups, min_cell_size
+        self.keep_class_accuracy, self.floor = keep_class_accuracy, floor
+        self.objective, self.infer_groups, self.min_cell_size = objective, infer_groups, min_cell_size
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - scikit-learn's signature
         """Return the parameters by name."""
-        names = ("rho", "keep_accuracy", "rule", "rhos", "infer_groups", "min_cell_size")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def predict(self, p_class: Any, p_group: Any = None) -> np.ndarray:
         """Return the class of every row.
@@ -191,6 +196,7 @@ class FairDROHead(CellsMixin, HeadMixin):
         """Save the head into one JSON file; :func:`fairdro.load` reads it."""
         fitted = {key: _plain(value) for key, value in self._to_state().items()}
         about = {"format": HEAD_FORMAT, "kind": "FairDROHead", "infer_groups": bool(self.infer_groups), "fitted": fitted}
+        about["objective"] = self.objective
         write_whole(Path(path), json.dumps(about | {"checksum": digest(about)}, indent=1) + "\n")
 
     @classmethod
@@ -200,7 +206,7 @@ class FairDROHead(CellsMixin, HeadMixin):
             about = json.loads(path.read_text(encoding="utf-8"))
             if about.pop("checksum") != digest(about) or about["format"] != HEAD_FORMAT or about["kind"] != "FairDROHead":
                 raise ValueError("it was changed, or another version saved it")  # noqa: TRY301 - one sentence
-            head = cls(infer_groups=about["infer_groups"])
+            head = cls(infer_groups=about["infer_groups"], objective=about.get("objective", "balanced"))
             for key, value in about["fitted"].items():
                 setattr(head, key, _unplain(key, value))
             if head.frontier_weights_.shape[0] != len(head.frontier_) or len(head.classes_) != head.share_.shape[0]:
@@ -271,6 +277,9 @@ def fit_head(
     keep_accuracy: float = 0.95,
     rule: Rule | str | None = None,
     rhos: Sequence[float] | None = None,
+    keep_class_accuracy: float = 0.8,
+    floor: float | None = None,
+    objective: str = "balanced",
     classes: Sequence[Any] | None = None,
     infer_groups: bool = True,
     sample_weight: Any = None,
@@ -293,7 +302,7 @@ def fit_head(
     y : array-like of shape (N,)
     sensitive_features : array-like, Series, DataFrame or list of columns
         Groups, see :func:`~fairdro.groups.encode_groups`.
-    rho, keep_accuracy, rule, rhos
+    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective
         As of :class:`~fairdro.FairDROClassifierCV`.
     classes : sequence, optional
         Labels of the columns of ``p_class``.
@@ -318,7 +327,15 @@ def fit_head(
     >>> head.at(10.0).save("head.json")  # doctest: +SKIP
     """
     head = FairDROHead(
-        rho, keep_accuracy=keep_accuracy, rule=rule, rhos=rhos, infer_groups=infer_groups, min_cell_size=min_cell_size
+        rho,
+        keep_accuracy=keep_accuracy,
+        rule=rule,
+        rhos=rhos,
+        keep_class_accuracy=keep_class_accuracy,
+        floor=floor,
+        objective=objective,
+        infer_groups=infer_groups,
+        min_cell_size=min_cell_size,
     )
     head._check_choice()
     codes, labels = encode_labels(y, "y")

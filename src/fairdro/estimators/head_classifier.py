@@ -72,6 +72,14 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         Another selection rule instead, see :mod:`fairdro.selection`.
     rhos : sequence of float, optional
         Radii to try; by default 0, which is plain training, and 19 over the paper's range.
+    keep_class_accuracy : float, default 0.8
+        A guard against levelling down: a radius at which a class keeps less than this share of plain training's accuracy,
+        averaged over groups, is chosen only where no other satisfies the rule. 0 for none.
+    floor : float, optional
+        Likewise, the least accuracy of the worst class and group.
+    objective : {"balanced", "standard"}, default "balanced"
+        What is kept beside fairness, and what ``keep_accuracy`` speaks of: accuracy over classes and groups that count the
+        same (the paper's), or ordinary accuracy, in which every row counts the same.
     joint : {"independent", "conditional", "cells", "auto"}, default "independent"
         How probabilities of class and group together are made: ``p(y|x) p(a|x)`` by two models; ``p(y|x) p(a|x,y)``
         by a model of the class and one of the group for every class; one model of all classes and groups; or the
@@ -102,6 +110,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         q of every radius of ``frontier_``; see :meth:`at`.
     share_ : ndarray of shape (Y, A)
         The mean probabilities of classes and groups.
+    temperatures_ : ndarray of shape (2,)
+        The temperatures of class and group by which probabilities are calibrated.
     classes_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`~fairdro.FairDROClassifier`.
     """
@@ -115,6 +125,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         keep_accuracy: float = 0.95,
         rule: Rule | str | None = None,
         rhos: Sequence[float] | None = None,
+        keep_class_accuracy: float = 0.8,
+        floor: float | None = None,
+        objective: str = "balanced",
         joint: str = "independent",
         infer_groups: bool = True,
         cv: Any = 5,
@@ -129,6 +142,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         self.keep_accuracy = keep_accuracy
         self.rule = rule
         self.rhos = rhos
+        self.keep_class_accuracy = keep_class_accuracy
+        self.floor = floor
+        self.objective = objective
         self.joint = joint
         self.infer_groups = infer_groups
         self.cv = cv
@@ -211,8 +227,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
 
     def _gap(self, held_out: OutOfFold, cells: Cells) -> float:
         """Return the DCA of the chosen radius on held-out rows."""
-        radii = self._radii()
-        choice, frontier = choose_radius(self._judge_heads(held_out, cells, radii), radii, self._selection_rule())
+        radii, rule, guard = self._radii(), self._selection_rule(), self._guard()
+        counts = self._judge_heads(held_out, cells, radii)
+        choice, frontier = choose_radius(counts, radii, rule, objective=self.objective, guard=guard)
         return float(frontier["dca"].iloc[choice.index])
 
     def _model(self, part: Part) -> Any:
@@ -280,7 +297,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     def head(self) -> FairDROHead:
         """The head by itself, which takes the probabilities of cells: ``head.predict(None, p_cells)``."""
         check_is_fitted(self)
-        head = FairDROHead(infer_groups=self.infer_groups)
+        head = FairDROHead(infer_groups=self.infer_groups, objective=self.objective)
         fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
         for name in fitted.keys() - {"estimators_", "joint_", "n_features_in_", "feature_names_in_"}:
             setattr(head, name, fitted[name])

@@ -164,7 +164,9 @@ class FairDROClassifier(LayerClassifier):
     Parameters
     ----------
     rho : float, default 1
-        Radius of the chi-square ball; 0 is plain training in which every class and group counts the same.
+        Radius of the chi-square ball; 0 is plain training.
+    objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same, and FairDRO keeps: every class and group (the paper's), or every row.
     model : {"linear", "mlp"}, default "linear"
     errors : {"training", "out_of_fold"}, default "training"
         What q responds to, for linear models: errors on the rows a model is trained on, or on rows that it is not, by five
@@ -200,6 +202,7 @@ class FairDROClassifier(LayerClassifier):
         self,
         rho: float = 1.0,
         *,
+        objective: str = "balanced",
         model: str = "linear",
         errors: str = "training",
         small_cells: str = "warn",
@@ -208,6 +211,7 @@ class FairDROClassifier(LayerClassifier):
         verbose: bool = False,
     ) -> None:
         self.rho = rho
+        self.objective = objective
         self.model = model
         self.errors = errors
         self.small_cells = small_cells
@@ -216,7 +220,7 @@ class FairDROClassifier(LayerClassifier):
         self.verbose = verbose
 
     def _method(self) -> Method:
-        return _one_point(method_for(self.model, FairDRO, {"rho": self.rho}))
+        return _one_point(method_for(self.model, FairDRO, {"rho": self.rho, "objective": self.objective}))
 
 
 class FairClassifier(LayerClassifier):

@@ -22,6 +22,7 @@ from fairdro.estimators.head import FairDROHead, fit_head
 from fairdro.estimators.head_classifier import FairDROHeadClassifier
 from fairdro.groups import TOO_FEW, encode_groups
 from fairdro.metrics import Confusion, confusion
+from fairdro.selection import KEEP_CLASS_ACCURACY
 from fairdro.training.engines import models_for_tables
 
 PREDICTED = "predicted"
@@ -74,6 +75,9 @@ def fit_table(
     drop: Sequence[str] = (),
     rho: float | None = None,
     keep_accuracy: float = 0.95,
+    keep_class_accuracy: float = KEEP_CLASS_ACCURACY,
+    floor: float | None = None,
+    objective: str = "balanced",
     model: str = "linear",
     small_cells: str = "warn",
     min_cell_size: int = TOO_FEW,
@@ -95,6 +99,10 @@ def fit_table(
         Radius; if missing, it is chosen on held-out rows by the paper's rule.
     keep_accuracy : float
         Share of plain training's accuracy which the rule keeps.
+    keep_class_accuracy, floor
+        The guard against levelling down, see :class:`~fairdro.FairDROClassifierCV`.
+    objective : {"balanced", "standard"}
+        Whether that is accuracy over classes and groups that count the same, or ordinary accuracy.
     model : {"linear", "mlp", "boosting", "head"}
         ``head`` is a classifier of scikit-learn with a FairDRO head.
     small_cells, min_cell_size
@@ -120,6 +128,9 @@ def fit_table(
     X = encoder.fit_transform(_as_pandas(features))
     options: dict[str, Any] = {
         "keep_accuracy": keep_accuracy,
+        "keep_class_accuracy": keep_class_accuracy,
+        "floor": floor,
+        "objective": objective,
         "cv": ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
         "small_cells": small_cells,
         "min_cell_size": min_cell_size,
@@ -191,6 +202,7 @@ def fit_head_table(
     group_columns: str | None,
     rho: float | None = None,
     keep_accuracy: float = 0.95,
+    objective: str = "balanced",
 ) -> tuple[FairDROHead, list[str]]:
     """Fit a head to a table with probabilities of rows that no model was trained on; return it, and what was done.
 
@@ -204,7 +216,7 @@ def fit_head_table(
     class_columns, group_columns : str
         Names of the columns with probabilities, with a ``*`` where the name of the class or group stands, e.g. ``p_*``.
         Without group columns the head infers no groups.
-    rho, keep_accuracy
+    rho, keep_accuracy, objective
         As of :func:`fit_table`.
     """
     _check_columns(table, [target, *groups])
@@ -223,7 +235,7 @@ def fit_head_table(
         p_group = _numbers_of(table, columns["group"])
     head = fit_head(
         _numbers_of(table, columns["class"]), p_group, y, sensitive, classes=list(classes), rho=rho,
-        keep_accuracy=keep_accuracy, infer_groups=group_columns is not None,
+        keep_accuracy=keep_accuracy, objective=objective, infer_groups=group_columns is not None,
     )  # fmt: skip
     head._columns_ = columns
     return head, notes

@@ -325,9 +325,7 @@ class Baseline(Method):
 
     def plain_weights(self, task: Task) -> Tensor:
         """Return the weights of plain training ``(Y, A)``."""
-        if self.objective == "balanced":
-            return uniform(task.counts)
-        return task.n_classes * task.counts / task.counts.sum()
+        return plain_weights(task, self.objective)
 
 
 def _check_kind(value: Any, default: Any, what: str) -> None:
@@ -350,6 +348,13 @@ def _numbers(value: Any, what: str) -> float | tuple[float, ...]:
     if not np.isfinite(array).all() or (array < 0).any():
         raise InputError(f"{what} must not be negative, infinite or missing, got {value!r}.")
     return tuple(array.tolist()) if array.ndim else float(array)
+
+
+def plain_weights(task: Task, objective: str) -> Tensor:
+    """Return the weights of plain training ``(Y, A)``: every cell, or every sample, counts the same."""
+    if objective == "balanced":
+        return uniform(task.counts)
+    return task.n_classes * task.counts / task.counts.sum()
 
 
 def uniform(counts: Tensor, *, classwise: bool = True) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairdro.errors import InputError
-from fairdro.methods.base import CellMeans, LogRange, Method, Scalars, State, Task, uniform
+from fairdro.methods.base import CellMeans, LogRange, Method, Objective, Scalars, State, Task, plain_weights, uniform
 from fairdro.uncertainty import ChiSquareBall, Simplex, UncertaintySet
 
 Uncertainty = Literal["chi_square", "chi_square_nonnegative", "simplex"]
@@ -26,6 +26,9 @@ class FairDRO(Method):
 
     .. math:: q^{y,t+1} = (1 - \eta_t)\, q^{y,t} + \eta_t\, q^{y*,t}
 
+    With the standard objective, the weights are those of plain training, in which every sample counts the same, plus
+    :math:`q` less the uniform one: what is regularised is the same, what is kept is ordinary accuracy. Not in the paper.
+
     Parameters
     ----------
     rho : float or sequence of float, default 1
@@ -41,6 +44,8 @@ class FairDRO(Method):
     softness : float, default 0
         Softens the best response where groups are nearly equal, see :class:`~fairdro.uncertainty.ChiSquareBall`. Not in the
         paper.
+    objective : {"balanced", "standard"}, default "balanced"
+        What plain training, at rho 0, counts the same: every cell (the paper's), or every sample.
     """
 
     name: ClassVar[str] = "fairdro"
@@ -53,6 +58,7 @@ class FairDRO(Method):
     smoothing: Smoothing = "linear"
     signal: Literal["error", "loss"] = "error"
     softness: float = 0.0
+    objective: Objective = "balanced"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,13 +72,16 @@ class FairDRO(Method):
         return self.signal == "loss"
 
     def begin(self, task: Task) -> State:
-        """Start from uniform q."""
-        return {"q": task.per_model(uniform(task.counts, classwise=self.classwise))}
+        """Start from uniform q; with the standard objective, also keep what plain training adds to it."""
+        state = {"q": task.per_model(uniform(task.counts, classwise=self.classwise))}
+        if self.objective == "standard":
+            state["added"] = task.per_model(plain_weights(task, self.objective)) - self.weights(state)
+        return state
 
     def weights(self, state: State) -> Tensor:
         """Return q; a joint q sums to one over all cells, so it is scaled to the engine's mean over classes."""
-        q = state["q"]
-        return q if self.classwise else q * q.shape[-2]
+        q = state["q"] if self.classwise else state["q"] * state["q"].shape[-2]
+        return q + state["added"] if "added" in state else q
 
     def update(self, state: State, cells: CellMeans, progress: float) -> State:
         """Move q towards the best response."""
@@ -81,7 +90,8 @@ class FairDRO(Method):
             raise InputError("signal='loss' needs the mean loss of every cell.")
         joint = losses if self.classwise else losses.flatten(-2)
         best = self._uncertainty_set.best_response(joint).view_as(losses)
-        return {"q": state["q"].lerp(best.to(state["q"].dtype), 1 - progress if self.smoothing == "linear" else 1.0)}
+        moved = state["q"].lerp(best.to(state["q"].dtype), 1 - progress if self.smoothing == "linear" else 1.0)
+        return {**state, "q": moved}
 
     @cached_property
     def _uncertainty_set(self) -> UncertaintySet:

@@ -2,7 +2,9 @@
 
 from torch import Tensor
 
+from fairdro.errors import InputError
 from fairdro.methods import FairDRO
+from fairdro.methods.base import Objective
 from fairdro.training.criterion import FairLoss
 
 __all__ = ["FairDROLoss", "FairLoss"]
@@ -15,11 +17,13 @@ class FairDROLoss(FairLoss):
     ----------
     n_classes, n_groups : int
     rho : float, default 1
-        Radius of the chi-square ball; 0 is plain training in which every class and group counts the same.
+        Radius of the chi-square ball; 0 is plain training.
     total_steps : int
         How often :meth:`step` will be called, e.g. the number of epochs.
     counts : Tensor of shape (Y, A), optional
         Training samples per cell, to tell cells that are empty from those not seen yet.
+    objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every class and group, or every sample, which needs the counts.
 
     Examples
     --------
@@ -29,9 +33,18 @@ class FairDROLoss(FairLoss):
     """
 
     def __init__(
-        self, n_classes: int, n_groups: int, *, rho: float = 1.0, total_steps: int, counts: Tensor | None = None
+        self,
+        n_classes: int,
+        n_groups: int,
+        *,
+        rho: float = 1.0,
+        total_steps: int,
+        counts: Tensor | None = None,
+        objective: Objective = "balanced",
     ) -> None:
-        method = FairDRO(rho=rho)
+        method = FairDRO(rho=rho, objective=objective)
+        if objective == "standard" and counts is None:
+            raise InputError("The standard objective needs counts: the training samples of every class and group.")
         super().__init__(method, n_classes=n_classes, n_groups=n_groups, total_steps=total_steps, counts=counts)
 
     @property

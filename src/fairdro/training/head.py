@@ -14,7 +14,7 @@ LinearPost (Xian and Zhao, 2024) reaches the same family of classifiers by a lin
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,7 +29,6 @@ from fairdro.training.controller import Controller, History
 from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.threads import torch_threads
 from fairdro.training.trained import Trained, check_two_classes, most_likely
-from fairdro.uncertainty import ChiSquareBall
 
 DAMPING = 0.3
 STEPS, MOST_STEPS = 100, 1600
@@ -199,7 +198,7 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
         temperatures = _fit_temperatures(probabilities, cells)
         probabilities = calibrated(probabilities, temperatures)
     share = torch.from_numpy(np.average(probabilities, axis=0, weights=cells.sample_weight)).where(cells.counts > 0, 0)
-    controller = Controller(method, Task(cells.counts, (1, method.points), hidden=False), STEPS)
+    controller = Controller(method, Task(share, (1, method.points), hidden=False), STEPS)
     with torch_threads(1):
         blocks = _Blocks(_relative(probabilities, share), cells)
         for _ in controller.rounds():
@@ -362,8 +361,8 @@ def fit_thresholds(probabilities: np.ndarray, cells: Cells, method: FairDRO) -> 
     r"""Fit a head that reads the probabilities of the classes alone, and infers no group.
 
     It predicts the class with the largest :math:`u_y\, p(y \mid x)`; the multipliers :math:`u` are those with the smallest
-    robust error :math:`\frac{1}{|Y|} \sum_y \max_{q \in Q_\rho} \sum_a q_a e_{y,a}`, searched for one class after the other
-    until none gains.
+    robust error :math:`\frac{1}{|Y|} \sum_y \max_{q \in Q_\rho} \sum_a q_a e_{y,a}` (plus what the standard objective
+    adds), searched for one class after the other until none gains.
 
     Parameters
     ----------
@@ -379,16 +378,16 @@ def fit_thresholds(probabilities: np.ndarray, cells: Cells, method: FairDRO) -> 
     share = torch.from_numpy(np.average(p_class, axis=0, weights=cells.sample_weight))
     logs = torch.from_numpy(np.log(np.maximum(p_class, 1e-12))) - share.clamp(min=1e-12).log()
     radii = np.atleast_1d(method.rho)
-    found, errors = zip(*(_search(logs, cells, ChiSquareBall(float(rho))) for rho in radii), strict=True)
+    found, errors = zip(*(_search(logs, cells, replace(method, rho=float(rho), softness=0.0)) for rho in radii), strict=True)
     weights = torch.stack(found).softmax(-1)[None, :, :, None]
     history = History(weights[None].expand(1, -1, -1, -1, cells.n_groups), 1 - torch.stack(errors)[None, None])
     seconds, sound = time.perf_counter() - start, torch.zeros(1, len(radii), dtype=torch.bool)
     return Head(weights=weights, share=share[:, None], converged=~sound, history=history, diverged=sound, seconds=seconds)
 
 
-def _search(logs: Tensor, cells: Cells, ball: ChiSquareBall) -> tuple[Tensor, Tensor]:
+def _search(logs: Tensor, cells: Cells, method: FairDRO) -> tuple[Tensor, Tensor]:
     """Return the logarithms of the multipliers ``(Y,)`` with the smallest robust error, and the errors ``(Y, A)``."""
-    n_classes = cells.n_classes
+    n_classes, state = cells.n_classes, method.begin(Task(cells.counts))
     shift, least, best = torch.zeros(n_classes, dtype=torch.float64), torch.inf, torch.zeros(n_classes, cells.n_groups)
     for _ in range(SWEEPS if n_classes > 2 else 1):
         before = float(least)
@@ -402,7 +401,8 @@ def _search(logs: Tensor, cells: Cells, ball: ChiSquareBall) -> tuple[Tensor, Te
             place = torch.searchsorted(bounds, needed)  # predicted as k from this bound on
             own = cells.y == k
             error = _step_errors(place, own, other != cells.y, cells, len(bounds))
-            robust = (ball.best_response(error) * error).nansum((-1, -2))
+            worst = method.weights(method.update(state, CellMeans(error), 0.0))  # the best response itself
+            robust = (worst * error).nansum((-1, -2))
             if float(robust.min()) < least:
                 i = int(robust.argmin())
                 least, best, shift[k] = float(robust[i]), error[i], float(bounds[i]) + 1e-9

@@ -1,0 +1,205 @@
+"""What is kept, and who pays: the standard objective, the guard against levelling down, and the words on it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from command import run_here
+from fairdro import FairDROClassifier, FairDROClassifierCV, FairDROHeadClassifier, FairDROLoss, fit_head, load
+from fairdro.errors import InputError
+from fairdro.methods import CellMeans, FairDRO, Task
+from fairdro.metrics import Confusion, metric_table
+from fairdro.selection import Choice, Guard, KeepAccuracy, LimitDCA, changes, choose, choose_radius, who_pays
+
+
+def people(n=3000, seed=0):
+    """One in eight is of class 1, fewer in group b, for which it also shows less."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    y = (rng.random(n) < np.where(a == 0, 0.17, 0.08)).astype(int)
+    X = rng.normal(size=(n, 4))
+    X[:, 0] += 1.6 * y + 0.8 * a
+    X[:, 1] += 1.5 * a
+    X[:, 2] += np.where(a == 0, 1.2, 0.2) * y
+    return X, y, np.array(["a", "b"])[a]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 300), st.integers(2, 4), st.integers(2, 4))
+def test_the_standard_objective_adds_q_less_uniform_to_plain_weights(seed, n_classes, n_groups):
+    rng = torch.Generator().manual_seed(seed)
+    counts = torch.randint(1, 500, (n_classes, n_groups), generator=rng).double()
+    error = CellMeans(torch.rand(n_classes, n_groups, generator=rng, dtype=torch.float64))
+    for classwise in (True, False):
+        balanced, standard = (FairDRO(rho=2.0, classwise=classwise, objective=name) for name in ("balanced", "standard"))
+        states = [method.update(method.begin(Task(counts)), error, 0.3) for method in (balanced, standard)]
+        q, weights = (method.weights(state) for method, state in zip((balanced, standard), states, strict=True))
+        uniform = 1 / n_groups
+        torch.testing.assert_close(weights, n_classes * counts / counts.sum() + q - uniform)
+        assert float(weights.sum()) == pytest.approx(n_classes)
+
+
+def test_plain_training_of_the_standard_objective_is_logistic_regression():
+    X, y, a = people()
+    ours = FairDROClassifier(0.0, objective="standard").fit(X, y, sensitive_features=a)
+    theirs = LogisticRegression(C=np.inf, max_iter=500).fit(X, y)
+    assert (ours.predict(X) == theirs.predict(X)).mean() > 0.99
+    balanced = FairDROClassifier(0.0).fit(X, y, sensitive_features=a)
+    assert (ours.predict(X) == y).mean() > (balanced.predict(X) == y).mean() + 0.05
+
+
+@pytest.mark.parametrize("infer", [True, False])
+def test_a_head_of_radius_zero_predicts_the_most_likely_class(infer):
+    X, y, a = people()
+    model = FairDROHeadClassifier(rho=0.0, objective="standard", infer_groups=infer).fit(X, y, sensitive_features=a)
+    assert (model.predict(X) == model.estimators_[0].predict(X)).mean() > (0.999 if infer else 0.97)
+
+
+def test_rules_speak_of_the_accuracy_that_is_kept():
+    X, y, a = people()
+    model = FairDROClassifierCV(objective="standard", keep_accuracy=0.99, rhos=[0, 1, 10, 50], keep_class_accuracy=0)
+    model.fit(X, y, sensitive_features=a)
+    kept = model.frontier_["standard_accuracy"]
+    assert kept[model.best_index_] >= 0.99 * kept[0]
+    best = model.frontier_["dca"].where(kept >= 0.99 * kept[0]).idxmin()
+    assert best == model.best_index_
+    assert "every row counts the same" in model._facts()["objective"]
+
+
+def test_the_objective_is_saved_with_a_head(tmp_path):
+    X, y, a = people(800)
+    p = LogisticRegression().fit(X, y).predict_proba(X)
+    g = LogisticRegression().fit(X, a).predict_proba(X)
+    head = fit_head(p, g, y, a, objective="standard", rhos=[0, 1])
+    head.save(tmp_path / "head.json")
+    assert load(tmp_path / "head.json").objective == "standard"
+    about = json.loads((tmp_path / "head.json").read_text())
+    assert about["objective"] == "standard"
+
+
+def test_a_loss_with_the_standard_objective_needs_counts():
+    with pytest.raises(InputError, match="needs counts"):
+        FairDROLoss(2, 2, total_steps=1, objective="standard")
+    counts = torch.tensor([[10.0, 30.0], [40.0, 20.0]])
+    torch.testing.assert_close(FairDROLoss(2, 2, total_steps=1, counts=counts, objective="standard").q.float(), counts / 50)
+
+
+@pytest.mark.parametrize(
+    "options", [{"objective": "ordinary"}, {"keep_class_accuracy": 80}, {"floor": -0.1}, {"floor": "x"}]
+)
+def test_what_is_kept_is_checked_before_training(options):
+    X, y, a = people(2000)
+    with pytest.raises(InputError, match=next(iter(options))):
+        FairDROClassifierCV(**options).fit(X, y, sensitive_features=a)
+
+
+# A class of two groups, recognised by half; the second point levels it down to a tenth, the third a little.
+COUNTS = np.array([
+    [[[80, 20], [60, 40]], [[40, 60], [30, 70]]],
+    [[[70, 30], [70, 30]], [[90, 10], [90, 10]]],
+    [[[70, 30], [64, 36]], [[42, 58], [40, 60]]],
+], dtype=float)  # fmt: skip
+
+
+def test_a_class_that_is_given_up_is_not_chosen_while_another_point_qualifies():
+    table = metric_table(COUNTS)
+    assert list(Guard(0.8).passes(table, table.iloc[0])) == [True, False, True]
+    free, _ = choose_radius(COUNTS, [0, 1, 2], KeepAccuracy(0.5))
+    held, frontier = choose_radius(COUNTS, [0, 1, 2], KeepAccuracy(0.5), guard=Guard(0.8))
+    assert (free.index, held.index) == (1, 2)
+    assert list(frontier["levels_down"]) == [False, True, False]
+
+
+def test_the_floor_of_the_worst_cell_is_kept():
+    table = metric_table(COUNTS)
+    assert list(Guard(0.0, floor=0.6).passes(table, table.iloc[0])) == [True, False, False]
+
+
+def test_where_no_point_that_passes_satisfies_the_rule_the_rule_has_its_way_and_says_so():
+    choice, _ = choose_radius(COUNTS, [0, 1, 2], LimitDCA(0.001), guard=Guard(0.8))
+    assert choice.index == 1
+    assert "no point that passes the guard" in choice.why
+
+
+def test_rules_of_ones_own_are_guarded_too():
+    table = metric_table(COUNTS)
+    smallest = lambda points, plain: Choice(int(points["dca"].argmin()), "smallest")  # noqa: E731 - as a user writes it
+    assert choose(smallest, table, table.iloc[0], Guard(0.8)).index == 2
+
+
+def named(counts, *, countable=True):
+    return Confusion(counts, ["no", "yes"], ["a", "b"], countable)
+
+
+def test_who_pays_in_words():
+    words = who_pays(named(COUNTS[0]), named(COUNTS[1]))
+    assert words[0].startswith("Class yes is given up: 10.0 % of it are recognised instead of 65.0 %")
+    assert "b / yes loses 60.0 points (" in words[1]
+    assert len([w for w in words if "loses" in w]) == 2
+    table = changes(named(COUNTS[0]), named(COUNTS[1]))
+    assert table.loc[("yes", "b"), "low"] < -0.6 < table.loc[("yes", "b"), "high"] < 0
+    small = who_pays(named(COUNTS[0]), named(COUNTS[2]))
+    assert small == ["No class and group loses more than 10.0 points."]
+    assert who_pays(named(COUNTS[0]), named(COUNTS[0])) == ["No class and group loses accuracy."]
+    few = who_pays(named(COUNTS[0] / 10), named(COUNTS[1] / 10))
+    assert few[-1] == "4 classes and groups have fewer than 30 held-out rows, too few to say who pays."
+    assert "(" not in who_pays(named(COUNTS[0], countable=False), named(COUNTS[1], countable=False))[1]
+
+
+def test_intervals_of_changes_hold_the_change_of_new_rows_often_enough():
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(400):
+        plain, chosen = rng.binomial(200, 0.7), rng.binomial(200, 0.6)
+        rows = [np.array([[[k, 200 - k]], [[0, 0]]], dtype=float) for k in (plain, chosen)]
+        row = changes(*(Confusion(r, ["n", "y"], ["a"]) for r in rows)).iloc[0]
+        held += row["low"] <= -0.1 <= row["high"]
+    assert 0.92 <= held / 400 <= 0.98
+
+
+def levelled(n=6000):
+    """Three classes in a row of scores that lie otherwise in each group: equal groups are had by giving the middle up."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 3, n)
+    score = rng.normal(size=n) + 0.9 * a
+    y = np.digitize(score + 0.8 * rng.normal(size=n), [0.3, 1.5])
+    X = np.column_stack([score + 0.3 * rng.normal(size=n), rng.normal(size=n)])
+    return X, np.array(["low", "middle", "top"])[y], np.array(["u", "v", "w"])[a]
+
+
+@pytest.mark.filterwarnings("ignore:The accuracy of a cell still moved")
+def test_a_classifier_passes_over_a_radius_that_levels_down_and_says_so(tmp_path):
+    X, y, a = levelled()
+    free = FairDROClassifierCV(keep_accuracy=0.5, keep_class_accuracy=0).fit(X, y, sensitive_features=a)
+    held = FairDROClassifierCV(keep_accuracy=0.5).fit(X, y, sensitive_features=a)
+    kept = [model.frontier_.filter(like="class_accuracy") for model in (free, held)]
+    shares = [(table.iloc[m.best_index_] / table.iloc[0]).min() for table, m in zip(kept, (free, held), strict=True)]
+    assert shares[0] < 0.8 <= shares[1]
+    assert any("is given up" in sentence for sentence in free.who_pays())
+    assert f"rho {free.rho_:.4g} " in held.who_pays()[-1]
+    assert "was passed over, as it levels down" in held.who_pays()[-1]
+    held.save(tmp_path / "model")
+    assert "was passed over" in (tmp_path / "model" / "model_card.md").read_text()
+    assert load(tmp_path / "model").who_pays() == held.who_pays()
+
+
+def test_the_command_line_says_who_pays_and_keeps_what_is_asked_for(tmp_path):
+    X, y, a = people()
+    table = pd.DataFrame(X, columns=list("pqrs")).assign(label=y, group=a)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    options = ("people.csv", "--target", "label", "--group", "group", "--objective", "standard", "--out", "model")
+    done = run_here("fit", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "ordinary accuracy" in done.stdout
+    assert "loses" in done.stdout
+    assert load(tmp_path / "model")[-1].objective == "standard"
+    done = run_here("fit", *options[:-1], "guarded", "--floor", "0.3", "--keep-class-accuracy", "0.5", cwd=tmp_path)
+    guarded = load(tmp_path / "guarded")[-1]
+    assert (done.returncode, guarded.floor, guarded.keep_class_accuracy) == (0, 0.3, 0.5), done.stderr
+    done = run_here("fit", *options[:-3], "ordinary", "--out", "other", cwd=tmp_path)
+    assert (done.returncode, "no objective named 'ordinary'" in done.stderr) == (2, True)
