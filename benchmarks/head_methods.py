@@ -37,7 +37,8 @@ def measure(name: str, problem: Problem, model: str, seed: int, out: Path) -> It
     heads = {}
     for joint, (p_class, p_group, *new) in joints.items():
         start = time.perf_counter()
-        heads[joint] = (fit_head(p_class, p_group, own.y_held, own.a_held), new, time.perf_counter() - start)
+        head = fit_head(p_class, p_group, own.y_held, own.a_held, keep_class_accuracy=0)
+        heads[joint] = (head, new, time.perf_counter() - start)
     plain, new, _ = heads["independent"]
     yield "plain", result(own, plain.at(0.0).predict(*new), 0.0)
     for joint, (head, new, seconds) in heads.items():
@@ -47,7 +48,7 @@ def measure(name: str, problem: Problem, model: str, seed: int, out: Path) -> It
         head, new, _ = heads[min(gaps, key=gaps.get)]
         yield "head, auto", result(own, head.predict(*new), sum(seconds for *_, seconds in heads.values()))
     start = time.perf_counter()
-    head = fit_head(own.p_y_held, None, own.y_held, own.a_held, infer_groups=False)
+    head = fit_head(own.p_y_held, None, own.y_held, own.a_held, infer_groups=False, keep_class_accuracy=0)
     seconds = time.perf_counter() - start
     yield "head, no groups inferred", result(own, head.predict(own.p_y_test), seconds) | curve(own, head, (own.p_y_test,))
     for calibrate in (False, True):

@@ -183,6 +183,29 @@ def test_the_papers_protocol_keeps_no_rows_for_a_head(features):
     BenchPlan([features(trained=False)], methods=["fairdro"], solvers=["head"], protocol="paper").check()
 
 
+def test_rows_that_trained_the_network_are_never_called_held_out(examples, tmp_path):
+    """Features of a network without a validation part: a fifth of its training rows would be cut off for one."""
+    parts = {name: rows for name, rows in PARTS.items() if name != "validation"}
+    path = tmp_path / "f.safetensors"
+    save_features(path, examples.inputs.X.numpy(), dataclasses.replace(examples, parts=parts), trained=True)
+    with pytest.raises(InputError, match="rows it has not seen"):
+        BenchPlan([str(path)], methods=["fairdro"], solvers=["head"]).check()
+
+
+def test_features_of_a_trained_network_are_another_dataset(features):
+    assert load_features(features(trained=True)).fingerprint != load_features(features(trained=False)).fingerprint
+
+
+def test_holes_are_filled_where_validation_rows_show_them(features):
+    """Training rows that the network knows by heart show none."""
+    plan = BenchPlan([features(trained=True)], methods=["fairdro"], solvers=["head"], points=12)
+    (bank,) = plan.banks
+    rows = pd.DataFrame({"hyperparameters": [str(rho) for rho in bank.method.rho], "train_accuracy": 1.0, "train_dca": 0.0})
+    gaps = np.where(np.arange(len(rows)) < 4, 0.3, 0.01)
+    (second,) = plan.second_banks({bank: rows.assign(validation_accuracy=0.8, validation_dca=gaps)})
+    assert all(bank.method.rho[3] < rho < bank.method.rho[4] for rho in second.method.rho)
+
+
 def test_a_bench_of_fullbatch_and_head_on_the_command_line(features, tmp_path):
     path = features(trained=True)
     done = run_here("bench", path, "--solvers", "fullbatch,head", "--points", "6", "--out", "out", cwd=tmp_path)

@@ -58,6 +58,9 @@ class Choice:
 
 Rule = Callable[[pd.DataFrame, pd.Series], Choice]
 KEEP_CLASS_ACCURACY = 0.8
+KEPT = {"balanced": "accuracy", "standard": "standard_accuracy"}
+"""The metric that is kept beside fairness, by objective."""
+LARGE_LOSS = 0.01
 
 
 def _check_share(value: Any, name: str) -> None:
@@ -92,6 +95,18 @@ class Guard:
         kept |= np.isnan(points[classes].to_numpy())  # a class without rows
         above = points["worst_accuracy"].to_numpy() >= (0 if self.floor is None else self.floor)
         return np.asarray(kept.all(axis=1) & above)
+
+    def objection(self, point: pd.Series, plain: pd.Series, class_names: Sequence[str]) -> str:
+        """Say why a point does not pass, and which parameter would let it; empty where it does."""
+        for k, name in enumerate(class_names):
+            before, after = plain[f"class_accuracy_{k}"], point[f"class_accuracy_{k}"]
+            if after < self.keep_class_accuracy * before:
+                asked = f"keep_class_accuracy asks for {100 * self.keep_class_accuracy:g} %"
+                return f"{name} keeps {100 * after / before:.0f} % of plain training's accuracy ({asked})"
+        if self.floor is not None and point["worst_accuracy"] < self.floor:
+            worst = f"the worst class and group have {100 * point['worst_accuracy']:.1f} %"
+            return f"{worst} (floor asks for {100 * self.floor:g} %)"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -196,13 +211,13 @@ def choose(rule: Rule, points: pd.DataFrame, plain: pd.Series, guard: Guard | No
 
     Points that do not pass the guard are chosen only where the rule finds none that do.
     """
-    if guard is not None and not isinstance(rule, AsAsked) and not (passing := guard.passes(points, plain)).all():
+    passing = np.ones(len(points), dtype=bool) if guard is None else guard.passes(points, plain)
+    if not isinstance(rule, AsAsked) and 0 < passing.sum() < len(points):
         try:
             choice = choose(rule, points[passing], plain)
             return Choice(int(np.flatnonzero(passing)[choice.index]), choice.why)
-        except InputError:
-            choice = choose(rule, points, plain)
-            return Choice(choice.index, f"{choice.why}; no point that passes the guard against levelling down does")
+        except InputError:  # none of them satisfies the rule, but others may
+            return choose(rule, points, plain)
     choice = rule(points.reset_index(drop=True), plain)
     index = getattr(choice, "index", None)
     if not isinstance(choice, Choice) or not isinstance(index, int | np.integer) or not 0 <= index < len(points):
@@ -251,7 +266,7 @@ def choose_radius(
     if len(sound) == 0 or (isinstance(rule, AsAsked) and diverged[-1]):
         raise InputError(f"Training diverged at rho = {radii[-1]:g}; try smaller radii.")
     points = metric_table(counts)
-    seen = points if objective == "balanced" else points.assign(accuracy=points["standard_accuracy"])
+    seen = points.assign(accuracy=points[KEPT[objective]])
     plain = seen.iloc[plain_radius(radii)]
     choice = choose(rule, seen.iloc[sound], plain, guard)
     choice = Choice(int(sound[choice.index]), choice.why)
@@ -280,21 +295,25 @@ def who_pays(plain: Confusion, chosen: Confusion, *, most: int = 3) -> list[str]
     """Say in words which classes and groups lose and gain against plain training; cells with too few rows are left out."""
     table = changes(plain, chosen)
     judged = table[table["count"] >= TOO_FEW].sort_values("change")
+    few = int(((table["count"] > 0) & (table["count"] < TOO_FEW)).sum())
     sentences = []
     kept = [class_accuracy(c.counts) for c in (plain, chosen)]
     for name, before, after in zip(chosen.class_names, *kept, strict=True):
         if after < KEEP_CLASS_ACCURACY * before:
             shares = f"{100 * after:.1f} % of it are recognised instead of {100 * before:.1f} %"
-            sentences.append(f"Class {name} is given up: {shares}, on the mean of the groups.")
-    losing = judged[judged["high"].fillna(judged["change"]) < 0].head(most)
-    sentences += [f"{cell} loses {points}." for cell, points in _in_words(losing, sign=-1)]
+            sentences.append(f"{name} is recognised much less often: {shares}, on the mean of the groups.")
+    losing = judged[judged["change"] <= -LARGE_LOSS].head(most)
+    sentences += [f"{cell} loses {points} against plain training." for cell, points in _in_words(losing, sign=-1)]
     if len(losing) == 0 and len(judged) > 0:
-        most_lost = -100 * float(judged["change"].iloc[0])
-        sentences.append(f"No class and group loses {f'more than {most_lost:.1f} points' if most_lost > 0 else 'accuracy'}.")
-    gaining = judged[judged["low"].fillna(judged["change"]) > 0].tail(1)
+        lost = -100 * float(judged["change"].iloc[0])
+        which = f"No class and group with {TOO_FEW} held-out rows or more" if few else "No class and group"
+        sentences.append(
+            f"{which} loses {f'more than {lost:.1f} points' if lost > 0 else 'accuracy'} against plain training."
+        )
+    gaining = judged[judged["change"] >= LARGE_LOSS].tail(1)
     sentences += [f"{cell} gains most: {points}." for cell, points in _in_words(gaining, sign=1)]
-    if (few := int(((table["count"] > 0) & (table["count"] < TOO_FEW)).sum())) > 0:
-        sentences.append(f"{few} classes and groups have fewer than {TOO_FEW} held-out rows, too few to say who pays.")
+    if few:
+        sentences.append(f"Classes and groups with fewer than {TOO_FEW} held-out rows, too few to say who pays: {few}.")
     return sentences
 
 

@@ -32,7 +32,7 @@ def known_dataset(name: str) -> Dataset:
 class Bank:
     """One method over its grid and its seeds, on one split of one dataset: what is trained together.
 
-    ``objective`` is that of the bench it belongs to; a method that knows no other is balanced in any.
+    ``objective`` is that of the bench it belongs to, for baselines; FairDRO and its ablations are balanced in any.
     """
 
     dataset: str
@@ -85,8 +85,11 @@ class Bank:
     def refusal(self) -> str | None:
         """Say why the method cannot be trained on this data with this model, if so."""
         dataset = known_dataset(self.dataset)
-        if self.engine.fitted_held_out and dataset.trained and self.protocol == "paper":
-            return "A head on a trained network needs rows it has not seen: use --protocol validated, which keeps some."
+        held_out = self.protocol == "validated" and "validation" in (dataset.parts or {})
+        if self.engine.fitted_held_out and dataset.trained and not held_out:
+            return (
+                "A head on a trained network needs rows it has not seen: train it, and bench it, with --protocol validated."
+            )
         return self.engine.refusal(self.method, dataset.cells.counts)
 
 
@@ -222,9 +225,12 @@ class BenchPlan:
 
     def _fill(self, bank: Bank, rows: pd.DataFrame) -> Bank:
         (strength,) = bank.method.search
-        points = rows.groupby("hyperparameters", sort=False)[["train_accuracy", "train_dca"]].mean()
+        known_by_heart = bank.engine.fitted_held_out and known_dataset(bank.dataset).trained
+        part = "validation" if known_by_heart else "train"
+        accuracy, dca = f"{part}_accuracy", f"{part}_dca"
+        points = rows.groupby("hyperparameters", sort=False)[[accuracy, dca]].mean()
         tried = getattr(bank.method, strength)
-        new = fill_holes(tried, points["train_accuracy"], points["train_dca"], self.points - len(tried))
+        new = fill_holes(tried, points[accuracy], points[dca], self.points - len(tried))
         return replace(bank, method=replace(bank.method, **{strength: tuple(new)}))
 
     def _bank(self, dataset: str, engine: Engine, kind: type[Method]) -> Bank:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fairdro.metrics import Confusion
 
 
+KEEP_CLASS_HELP = "Share of plain training's accuracy that every class keeps, where that can be; by default 0.8."
+FLOOR_HELP = "Likewise, accuracy of the worst class and group."
 OBJECTIVE_HELP = "What to keep: 'balanced' accuracy over classes and groups, the default, or 'standard', that of all rows."
 
 
@@ -30,10 +32,8 @@ def fit(
     keep_accuracy: Annotated[
         float | None, typer.Option(help="Share of plain training's accuracy to keep on held-out rows; by default 0.95.")
     ] = None,
-    keep_class_accuracy: Annotated[
-        float | None, typer.Option(help="Share of its accuracy that every class keeps, where that can be; by default 0.8.")
-    ] = None,
-    floor: Annotated[float | None, typer.Option(help="Likewise, accuracy of the worst class and group.")] = None,
+    keep_class_accuracy: Annotated[float | None, typer.Option(help=KEEP_CLASS_HELP)] = None,
+    floor: Annotated[float | None, typer.Option(help=FLOOR_HELP)] = None,
     objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out.")] = None,
@@ -121,6 +121,8 @@ def head(
         str | None, typer.Option(help="The same of the groups: 'g_*'. Without, the head infers no groups.")
     ] = None,
     keep_accuracy: Annotated[float | None, typer.Option(help="Share of plain accuracy to keep; by default 0.95.")] = None,
+    keep_class_accuracy: Annotated[float | None, typer.Option(help=KEEP_CLASS_HELP)] = None,
+    floor: Annotated[float | None, typer.Option(help=FLOOR_HELP)] = None,
     objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
 ) -> None:
@@ -130,7 +132,9 @@ def head(
 
     if keep_accuracy is not None and rho is not None:
         raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
-    given = options.given_of(keep_accuracy=keep_accuracy, objective=objective, rho=rho)
+    given = options.given_of(
+        keep_accuracy=keep_accuracy, keep_class_accuracy=keep_class_accuracy, floor=floor, objective=objective, rho=rho
+    )
     with status(f"Reading {file} ..."):
         table = read_table(file)
     with sentences():

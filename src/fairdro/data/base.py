@@ -74,7 +74,7 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the features, classes, groups and parts."""
-        names = [list(self.X.columns), self.class_names, self.group_names, list(self.parts or {})]
+        names = [list(self.X.columns), self.class_names, self.group_names, list(self.parts or {}), self.trained]
         return digest(names, self.X.to_numpy(np.float64), self.y, self.a, *(self.parts or {}).values())
 
     def split(self, protocol: str = "validated", *, seed: int = 0) -> "Split":

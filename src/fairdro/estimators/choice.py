@@ -15,6 +15,7 @@ from fairdro.methods import OBJECTIVES, FairDRO
 from fairdro.metrics import Confusion
 from fairdro.selection import (
     KEEP_CLASS_ACCURACY,
+    KEPT,
     AsAsked,
     Guard,
     KeepAccuracy,
@@ -41,7 +42,7 @@ class FrontierMixin(SavingMixin):
     objective: str = OBJECTIVES[0]
     keep_class_accuracy: float = KEEP_CLASS_ACCURACY
     floor: float | None = None
-    _passed_over_: str = ""
+    _guard_remark_: str = ""
     _countable_: bool
 
     def _check_choice(self) -> None:
@@ -90,7 +91,7 @@ class FrontierMixin(SavingMixin):
         options: dict[str, Any] = {"objective": self.objective, "guard": self._guard()}
         choice, self.frontier_ = choose_radius(counts, radii, rule, diverged=diverged, **options)
         freely, _ = choose_radius(counts, radii, rule, diverged=diverged, objective=self.objective)
-        self._passed_over_ = "" if freely.index == choice.index else self._why_not(freely.index)
+        self._guard_remark_ = "" if isinstance(rule, AsAsked) else self._remark_on_guard(choice.index, freely.index)
         self.confusion_ = counts
         self.best_index_, self.rho_ = int(choice.index), float(radii[choice.index])
         self._asked_ = isinstance(rule, AsAsked)
@@ -115,17 +116,21 @@ class FrontierMixin(SavingMixin):
     def who_pays(self) -> list[str]:
         """Say in words which classes and groups lose and gain against plain training, on held-out rows."""
         words = who_pays(self.held_out(plain_radius(self.frontier_["rho"].to_numpy())), self.held_out())
-        return [*words, self._passed_over_] if self._passed_over_ else words
+        return [*words, self._guard_remark_] if self._guard_remark_ else words
 
-    def _why_not(self, index: int) -> str:
-        """Say why the guard passed over a radius that the rule alone would have chosen."""
-        row, plain = self.frontier_.iloc[index], self.frontier_.iloc[plain_radius(self.frontier_["rho"].to_numpy())]
-        kept = [row[f"class_accuracy_{k}"] / max(plain[f"class_accuracy_{k}"], 1e-12) for k in range(len(self._class_names))]
-        k = int(np.nanargmin(kept))
+    def _remark_on_guard(self, chosen: int, freely: int) -> str:
+        """Say where the guard passed over a radius that the rule alone would have chosen, or could not hold."""
+        plain, guard = self.frontier_.iloc[plain_radius(self.frontier_["rho"].to_numpy())], self._guard()
+        if objection := guard.objection(self.frontier_.iloc[chosen], plain, self._class_names):
+            remark = f"No radius that satisfies the rule passes the guard against levelling down; at this one {objection}."
+            warnings.warn(remark, UserWarning, stacklevel=6)
+            return remark
+        if chosen == freely:
+            return ""
+        other = self.frontier_.iloc[freely]
         return (
-            f"rho {row['rho']:.4g} with a DCA of {100 * row['dca']:.1f} % was passed over, as it levels down: "
-            f"{self._class_names[k]} would keep {100 * kept[k]:.0f} % of its accuracy, and the worst class and group have "
-            f"{100 * row['worst_accuracy']:.1f} %. Lower keep_class_accuracy or floor to allow it."
+            f"rho {other['rho']:.4g} with a DCA of {100 * other['dca']:.1f} % was passed over, as it levels down: "
+            f"{guard.objection(other, plain, self._class_names)}."
         )
 
     def _own_results(self) -> list[tuple[str, Confusion]]:
@@ -154,9 +159,10 @@ class FrontierMixin(SavingMixin):
         import altair as alt  # noqa: PLC0415 - a while to load
 
         self._check_fitted()
-        table = self.frontier_.assign(accuracy=100 * self.frontier_["accuracy"], dca=100 * self.frontier_["dca"])
+        kept = self.frontier_[KEPT[self.objective]]
+        table = self.frontier_.assign(accuracy=100 * kept, dca=100 * self.frontier_["dca"])
         base = alt.Chart(table).encode(
-            x=alt.X("accuracy:Q", title="balanced accuracy (%), held out", scale=alt.Scale(zero=False)),
+            x=alt.X("accuracy:Q", title=f"{self.objective} accuracy (%), held out", scale=alt.Scale(zero=False)),
             y=alt.Y("dca:Q", title="DCA (%), lower is fairer"),
             tooltip=["rho:Q", alt.Tooltip("accuracy:Q", format=".2f"), alt.Tooltip("dca:Q", format=".2f")],
         )

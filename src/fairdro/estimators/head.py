@@ -23,7 +23,7 @@ from fairdro.frontier import fill_holes
 from fairdro.groups import TOO_FEW, encode_groups, encode_labels
 from fairdro.methods import FairDRO
 from fairdro.metrics import metric_table
-from fairdro.selection import AsAsked, Rule
+from fairdro.selection import KEPT, AsAsked, Rule
 from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.head import Head, OutOfFold, calibrated, class_scores, fit_thresholds, judge_heads
 from fairdro.training.head import fit_head as fit_weights
@@ -50,7 +50,7 @@ class HeadMixin(FrontierMixin):
         counts = self._judge_heads(held_out, cells, radii)
         if self.rho is None and self.rhos is None:
             points = metric_table(counts)
-            between = np.array(fill_holes(radii, points["accuracy"], points["dca"], FILLED))
+            between = np.array(fill_holes(radii, points[KEPT[self.objective]], points["dca"], FILLED))
             counts = np.concatenate([counts, self._judge_heads(held_out, cells, between)])
             radii, order = np.unique(np.concatenate([radii, between]), return_index=True)
             counts = counts[order]
@@ -89,7 +89,7 @@ class HeadMixin(FrontierMixin):
         other.best_index_, other.rho_ = int(places[0]), float(self.frontier_["rho"].iloc[places[0]])
         other.weights_ = self.frontier_weights_[other.best_index_]
         other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
-        other._how_chosen_, other._asked_ = str(AsAsked()), True
+        other._how_chosen_, other._asked_, other._guard_remark_ = str(AsAsked()), True, ""
         return other
 
     def _head_scores(self, probabilities: np.ndarray) -> np.ndarray:

@@ -202,7 +202,7 @@ def fit_head_table(
     group_columns: str | None,
     rho: float | None = None,
     keep_accuracy: float = 0.95,
-    objective: str = "balanced",
+    **guarded: Any,
 ) -> tuple[FairDROHead, list[str]]:
     """Fit a head to a table with probabilities of rows that no model was trained on; return it, and what was done.
 
@@ -216,8 +216,10 @@ def fit_head_table(
     class_columns, group_columns : str
         Names of the columns with probabilities, with a ``*`` where the name of the class or group stands, e.g. ``p_*``.
         Without group columns the head infers no groups.
-    rho, keep_accuracy, objective
+    rho, keep_accuracy
         As of :func:`fit_table`.
+    **guarded
+        ``keep_class_accuracy``, ``floor`` and ``objective``, likewise.
     """
     _check_columns(table, [target, *groups])
     _check_options(target, groups, "head", rho, keep_accuracy)
@@ -235,7 +237,7 @@ def fit_head_table(
         p_group = _numbers_of(table, columns["group"])
     head = fit_head(
         _numbers_of(table, columns["class"]), p_group, y, sensitive, classes=list(classes), rho=rho,
-        keep_accuracy=keep_accuracy, objective=objective, infer_groups=group_columns is not None,
+        keep_accuracy=keep_accuracy, infer_groups=group_columns is not None, **guarded,
     )  # fmt: skip
     head._columns_ = columns
     return head, notes

@@ -39,7 +39,7 @@ class Task:
     Attributes
     ----------
     counts : Tensor of shape (Y, A)
-        Training samples per cell.
+        Training samples per cell, or their shares.
     bank : tuple of int
         Shape of the bank of models, ``(seeds, points)``; empty for a single network.
     hidden : bool

@@ -88,7 +88,7 @@ def _warmed(logs: np.ndarray, temperature: float) -> np.ndarray:
 
 def _fit_temperatures(probabilities: np.ndarray, cells: Cells) -> np.ndarray:
     """Return the temperatures of class and group with the smallest log-loss."""
-    rows = torch.linspace(0, len(cells) - 1, min(len(cells), MOST_ROWS)).long()
+    rows = _some_rows(len(cells))
     some, place = cells.take(rows), np.arange(len(rows))
     of_class, of_group = _factors(probabilities[rows.numpy()])
     y, weight = some.y.numpy(), np.ones(len(rows)) if some.sample_weight is None else some.sample_weight.double().numpy()
@@ -96,6 +96,11 @@ def _fit_temperatures(probabilities: np.ndarray, cells: Cells) -> np.ndarray:
     of_classes[place, y] = weight
     of_groups = some.membership.double().numpy() * weight[:, None]
     return np.array([_temperature(of_class, of_classes), _temperature(of_group[place, y], of_groups)])
+
+
+def _some_rows(n: int) -> Tensor:
+    """Return the numbers of :data:`MOST_ROWS` rows at most, evenly spread."""
+    return torch.linspace(0, n - 1, min(n, MOST_ROWS), dtype=torch.float64).long()
 
 
 def _temperature(logs: np.ndarray, target: np.ndarray) -> float:
@@ -396,8 +401,9 @@ def _search(logs: Tensor, cells: Cells, method: FairDRO) -> tuple[Tensor, Tensor
             others[:, k] = -torch.inf
             rival, other = others.max(1)
             needed = rival - logs[:, k]  # the shift above which a row is predicted as k
-            some = needed[torch.linspace(0, len(needed) - 1, min(len(needed), MOST_ROWS)).long()]
-            bounds = torch.quantile(some, torch.linspace(0, 1, THRESHOLDS, dtype=torch.float64)).unique()
+            bounds = torch.quantile(
+                needed[_some_rows(len(needed))], torch.linspace(0, 1, THRESHOLDS, dtype=torch.float64)
+            ).unique()
             place = torch.searchsorted(bounds, needed)  # predicted as k from this bound on
             own = cells.y == k
             error = _step_errors(place, own, other != cells.y, cells, len(bounds))
