@@ -183,7 +183,10 @@ def test_intervals_of_changes_hold_the_change_of_new_rows_often_enough():
     assert held / 400 >= 0.95
 
 
-def levelled(n=6000):
+RHOS = [0, 0.1, 0.5, 2, 10]
+
+
+def levelled(n=3000):
     """Three classes in a row of scores that lie otherwise in each group: equal groups are had by giving the middle up."""
     rng = np.random.default_rng(0)
     a = rng.integers(0, 3, n)
@@ -196,8 +199,8 @@ def levelled(n=6000):
 @pytest.mark.filterwarnings("ignore:The accuracy of a cell still moved")
 def test_a_classifier_passes_over_a_radius_that_levels_down_and_says_so(tmp_path):
     X, y, a = levelled()
-    free = FairDROClassifierCV(keep_accuracy=0.5, keep_class_accuracy=0).fit(X, y, sensitive_features=a)
-    held = FairDROClassifierCV(keep_accuracy=0.5).fit(X, y, sensitive_features=a)
+    free = FairDROClassifierCV(keep_accuracy=0.5, keep_class_accuracy=0, rhos=RHOS, cv=3).fit(X, y, sensitive_features=a)
+    held = FairDROClassifierCV(keep_accuracy=0.5, rhos=RHOS, cv=3).fit(X, y, sensitive_features=a)
     kept = [model.frontier_.filter(like="class_accuracy") for model in (free, held)]
     shares = [(table.iloc[m.best_index_] / table.iloc[0]).min() for table, m in zip(kept, (free, held), strict=True)]
     assert shares[0] < 0.8 <= shares[1]
@@ -208,13 +211,13 @@ def test_a_classifier_passes_over_a_radius_that_levels_down_and_says_so(tmp_path
     assert "was passed over" in (tmp_path / "model" / "model_card.md").read_text()
     assert load(tmp_path / "model").who_pays() == held.who_pays()
     with pytest.warns(UserWarning, match="No radius that satisfies the rule passes the guard"):
-        FairDROClassifierCV(floor=0.99, rhos=[0, 1]).fit(X, y, sensitive_features=a)
+        FairDROClassifierCV(floor=0.99, rhos=[0, 1], cv=2).fit(X, y, sensitive_features=a)
 
 
 @pytest.mark.filterwarnings("ignore:.*heads have not converged")
 def test_another_radius_of_a_head_has_no_remark_of_the_choice():
-    X, y, a = levelled(3000)
-    model = FairDROHeadClassifier(keep_accuracy=0.5).fit(X, y, sensitive_features=a)
+    X, y, a = levelled()
+    model = FairDROHeadClassifier(keep_accuracy=0.5, rhos=RHOS, cv=3).fit(X, y, sensitive_features=a)
     assert "was passed over" in model.who_pays()[-1]
     other = model.at(model.frontier_["rho"].iloc[-1])
     assert not any("was passed over" in sentence for sentence in other.who_pays())
