@@ -86,6 +86,15 @@ def test_utkface_validated_protocol_keeps_identical_files_on_one_side(faces, tmp
     assert len(examples.parts["validation"]) == rest - int(0.8 * rest)
 
 
+def test_utkface_holds_out_images_of_rare_cells_too():
+    """The test part takes 100 of every cell from the end of the list, and leaves of a rare one what stands at the start."""
+    cells = [0] * 150 + [1] * 3000
+    parts = utkface._split(cells, [str(row) for row in range(len(cells))], validation=True)
+    rare = {name: int((rows < 150).sum()) for name, rows in parts.items()}
+    assert rare["test"] == 100
+    assert 5 <= rare["validation"] <= 15
+
+
 def test_utkface_copies_of_a_training_image_are_not_in_the_validation_part():
     cells = [(0, i % 2) for i in range(3000)]
     content = np.array([str(i % 1500) for i in range(3000)])  # every image twice, in one cell
@@ -141,7 +150,8 @@ def test_real_utkface(tmp_path):
     pixels = paper.inputs.batch(torch.arange(0, len(paper), 20))
     assert pixels.mean((0, 2, 3)).abs().max() < 0.05
     validated = load_utkface(DATA, size=16, cache=tmp_path)
-    assert {part: len(rows) for part, rows in validated.parts.items()} == {"train": 16627, "validation": 4046, "test": 1200}
+    assert {part: len(rows) for part, rows in validated.parts.items()} == {"train": 16627, "validation": 4077, "test": 1200}
+    assert validated.part("validation")[1].counts.min() >= 30
     assert (validated.part("test")[1].counts == 100).all()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fairdro._utils.hashing import digest
 from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells
-from fairdro.data.base import check_protocol, embedded_card, four_fifths
+from fairdro.data.base import check_protocol, embedded_card
 from fairdro.data.examples import Examples
 from fairdro.data.images import ImageInputs, compare_counts, decode_images, stored_side
 from fairdro.errors import InputError
@@ -48,7 +48,7 @@ def load_utkface(
         ``UTKFace`` with the aligned and cropped faces, or the folder that holds it.
     protocol : {"validated", "paper"}
         ``paper``: all other images train. ``validated``: files identical (by SHA-256) to one in the test part are dropped,
-        and the test still has 100 images of every class and group. Of the rest, in shuffled order, the last fifth is the
+        and the test still has 100 images of every class and group. Of the rest, in shuffled order, every fifth is in the
         validation part, of which files identical to one that trains are dropped. Identical files may train together.
     size, cache, on_step
         See :func:`~fairdro.data.images.load_image_folder`.
@@ -123,7 +123,8 @@ def _split(cells: Sequence[int], content: Sequence[str], *, validation: bool) ->
     train = np.array([row for row in order if content[row] not in tested])
     if not validation:
         return {"train": train, "test": np.array(test)}
-    train, held = four_fifths(train)
+    # The test has taken the rare cells from the end of the list, so every fifth of the rest is held out, not its end.
+    held, train = train[::5], np.delete(train, np.s_[::5])
     trained = {content[row] for row in train}
     held = held[[content[row] not in trained for row in held]]
     return {"train": train, "validation": held, "test": np.array(test)}
