@@ -230,23 +230,35 @@ def _converge(controller: Controller, blocks: _Blocks) -> Tensor:
     """Respond until no point drifts any more; return which have converged ``(1, P)``.
 
     Errors of finitely many rows jump, and at a jump responses alternate for ever around the weights that settle there. So
-    what counts is their mean over the second half of the steps: the drift of the weights, by what it gains in error.
+    what counts is their mean over the second half of the steps: the drift of the weights, by what it gains in error. A point
+    that has converged stays as it is, whatever others need.
     """
-    steps = STEPS
+    steps, moving = STEPS, torch.ones(controller.weights.shape[:2], dtype=torch.bool)
+    error = torch.empty_like(controller.weights)
     while True:
         controller.restart(steps)
+        points = moving[0].nonzero()[:, 0]
         for step in controller.steps():
-            means = CellMeans(blocks.errors(controller.weights[0])[None])
-            if not controller.update(means, damping=DAMPING * (1 - step / steps)):
-                return torch.ones(means.error.shape[:2], dtype=torch.bool)  # it responds between rounds, or never
+            error[0, points] = blocks.errors(controller.weights[0, points])
+            before = controller.state
+            if not controller.update(CellMeans(error), damping=DAMPING * (1 - step / steps)):
+                return torch.ones_like(moving)  # it responds between rounds, or never
+            if len(points) < moving.numel():
+                controller.state = {key: _where(moving, new, before[key]) for key, new in controller.state.items()}
         half = controller.seen[-(steps // 2) :]
         pace = DAMPING * steps / 24  # the sum of damping times smoothing over these steps, each 1 - t / T
         drift = (controller.weights - half[0][0]) / pace
-        error = 1 - torch.stack([accuracy for _, accuracy in half]).mean(0)
-        converged = (drift * error).nansum((-1, -2)).abs() / error.shape[-2] <= TOLERANCE
+        mean = 1 - torch.stack([accuracy for _, accuracy in half]).mean(0)
+        converged = (drift * mean).nansum((-1, -2)).abs() / mean.shape[-2] <= TOLERANCE
+        moving = ~converged
         steps *= 2
         if bool(converged.all()) or steps > MOST_STEPS:
             return converged
+
+
+def _where(moving: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """Return the new state of points that move ``(1, P)``, and the old one of others."""
+    return torch.where(moving.view(*moving.shape, *[1] * (new.dim() - 2)), new, old)
 
 
 class Shape(NamedTuple):
