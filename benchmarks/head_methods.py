@@ -22,9 +22,12 @@ from fairdro.groups import Groups
 from fairdro.methods import FairDRO
 from fairdro.metrics import confusion_counts, metric_table
 from fairdro.selection import KeepAccuracy, choose
+from fairdro.training import train_fullbatch
 from fairdro.training.engines import get_engine
 
 KEEP = KeepAccuracy(0.95)
+MANY_COLUMNS, PENALTY = 200, 0.01  # above, linear models are penalised: C of logistic regression
+PENALISED = "linear FairDRO, training errors, L2"
 
 
 def measure(name: str, problem: Problem, model: str, seed: int, out: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,6 +65,8 @@ def measure(name: str, problem: Problem, model: str, seed: int, out: Path) -> It
     if model == LINEAR:
         for errors, solver in {"training": "fullbatch", "out-of-fold": "out_of_fold"}.items():
             yield f"linear FairDRO, {errors} errors", inside(problem, seed, solver)
+        if problem.X.shape[1] > MANY_COLUMNS:
+            yield PENALISED, inside(problem, seed, "fullbatch", penalty=PENALTY)
     print(f"  {name}, {model}, split {seed}: done", flush=True)
 
 
@@ -136,7 +141,7 @@ def reductions(problem: Problem, seed: int, own: Said) -> dict[str, Any]:
     train, held, test, scaled = scaled_parts(problem, seed)
     rng, cell = np.random.default_rng(0), problem.cell
     equal = np.concatenate([rng.choice(train[cell[train] == c], len(train) // 4) for c in range(4)])
-    penalty = 0.01 if problem.X.shape[1] > 200 else 1.0
+    penalty = PENALTY if problem.X.shape[1] > MANY_COLUMNS else 1.0
     models = []
     for bound in (0.05, 0.02):
         model = ExponentiatedGradient(LogisticRegression(C=penalty), EqualizedOdds(difference_bound=bound))
@@ -156,20 +161,32 @@ def scaled_parts(problem: Problem, seed: int) -> tuple[np.ndarray, np.ndarray, n
     return train, held, test, (problem.X - mean) / np.where(scale > 0, scale, 1)
 
 
-def inside(problem: Problem, seed: int, solver: str) -> dict[str, Any]:
+def inside(problem: Problem, seed: int, solver: str, penalty: float | None = None) -> dict[str, Any]:
     """Return linear FairDRO whose q responds to training or out-of-fold errors, chosen on a fifth of the training rows."""
     train, held, test, scaled = scaled_parts(problem, seed)
-    return last_layer(scaled, problem.y, problem.a, (train, held, test), solver)
+    return last_layer(scaled, problem.y, problem.a, (train, held, test), solver, penalty)
 
 
 def last_layer(
-    scaled: np.ndarray, y: np.ndarray, a: np.ndarray, parts: tuple[np.ndarray, np.ndarray, np.ndarray], solver: str
+    scaled: np.ndarray,
+    y: np.ndarray,
+    a: np.ndarray,
+    parts: tuple[np.ndarray, np.ndarray, np.ndarray],
+    solver: str,
+    penalty: float | None = None,
 ) -> dict[str, Any]:
-    """Train linear FairDRO on the first rows, choose a radius on the second, and judge it on the third."""
+    """Train linear FairDRO on the first rows, choose a radius on the second, and judge it on the third.
+
+    ``penalty`` is C of logistic regression, for training errors only.
+    """
     start = time.perf_counter()
     cells = Cells.from_labels(y, Groups(a, [str(k) for k in range(a.max() + 1)]), n_classes=int(y.max()) + 1)
     (train, held, test), X = map(torch.from_numpy, parts), torch.from_numpy(scaled.astype(np.float32))
-    trained = get_engine("linear", solver).train(X[train], cells.take(train), FairDRO.sweep(20, **FairDRO.stepwise))
+    method = FairDRO.sweep(20, **FairDRO.stepwise)
+    if penalty is None:
+        trained = get_engine("linear", solver).train(X[train], cells.take(train), method)
+    else:
+        trained = train_fullbatch(X[train], cells.take(train), method, l2=1 / (penalty * len(train)))
     points = metric_table(confusion_counts(trained.predict(X[held])[0], cells.take(held)))
     best = choose(KEEP, points, points.iloc[0]).index
     seconds, rows = time.perf_counter() - start, parts[2]
