@@ -31,7 +31,7 @@ from fairdro.training.threads import torch_threads
 from fairdro.training.trained import Trained, check_two_classes, most_likely
 
 DAMPING = 0.3
-STEPS, MOST_STEPS = 100, 1600
+STEPS, MOST_STEPS = 150, 2400
 TOLERANCE = 1e-3  # of the robust error
 ROWS_PER_BLOCK = 8192
 THRESHOLDS, MOST_ROWS = 2000, 100_000  # tried for a class, and rows that say which
@@ -176,7 +176,7 @@ class _Blocks:
 def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
     """Let a method respond to the errors of the best classifier under its weights, until both converge.
 
-    The method's own step is damped to 0.3 of it and falls to nothing over a hundred steps; where it could still gain then,
+    The method's own step is damped to 0.3 of it and falls to nothing over 150 steps; where it could still gain then,
     it goes on for twice as many, and so on.
 
     Parameters
