@@ -200,7 +200,7 @@ def draw(out: Path) -> None:
 INTRODUCTION = """
 # Heads, measured
 
-Written by `make bench-head` (`python benchmarks/head.py`) in one run.
+Written by `make bench-head` (`python benchmarks/head.py`), which keeps what it has measured and goes on from there.
 
 A head predicts the class with the largest `sum over a of w[y, a] / share[y, a] * p(y, a | x)`; the weights are fitted to
 errors on rows that no model was trained on. Here every method is given the same rows and, where it starts from
