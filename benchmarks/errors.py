@@ -65,12 +65,7 @@ def trained_points(problem: str, split: int, method: FairDRO, penalties: list[fl
                 warnings.simplefilter("ignore")
                 trained = train_fullbatch(train.X, train.cells, method, errors=errors, l2=l2)
             judged = {"train": train, "validation": parts.validation, "test": parts.test}
-            tables = [
-                metric_table(confusion_counts(trained.predict(part.X)[0], part.cells))[["accuracy", "dca"]].add_prefix(
-                    f"{key}_"
-                )
-                for key, part in judged.items()
-            ]
+            tables = [metrics(trained, part).add_prefix(f"{key}_") for key, part in judged.items()]
             run = about | {"errors": errors, "l2": l2, "rho": method.rho, "diverged": trained.diverged[0]}
             yield pd.concat(tables, axis=1).assign(**run, seconds=trained.seconds)
 

@@ -162,7 +162,7 @@ def cost_section() -> str:
         fit_head(p_class, p_group, y, a, rhos=rhos)
         rows.append((n, once, time.perf_counter() - start))
     times = pd.DataFrame(rows, columns=["rows", "all radii fitted", "with the folds that judge them"])
-    slope = np.polyfit(*np.log(times.iloc[1:, :2].to_numpy()).T, 1)[0]
+    power = np.polyfit(*np.log(times.iloc[1:, :2].to_numpy()).T, 1)[0]
     base = alt.Chart(times.melt("rows", var_name="what", value_name="seconds")).encode(
         x=alt.X("rows:Q", scale=alt.Scale(type="log")), y=alt.Y("seconds:Q", scale=alt.Scale(type="log")), color="what:N"
     )
@@ -171,7 +171,7 @@ def cost_section() -> str:
     shown = markdown_table(list(times.columns), [[f"{n:,}", f"{one:.2f}", f"{all_:.2f}"] for n, one, all_ in rows])
     return (
         f"## Cost\n\nSeconds of 25 radii, two classes and groups, on one thread:\n\n{shown}\n"
-        f"From 30,000 rows on the time of a fit grows with the power {slope:.2f} of their number. Small tables wait for the "
+        f"From 30,000 rows on the time of a fit grows with the power {power:.2f} of their number. Small tables wait for the "
         "steps, not for the rows.\n\n![Seconds against rows](head-cost.png)"
     )
 

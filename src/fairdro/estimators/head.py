@@ -24,8 +24,9 @@ from fairdro.groups import TOO_FEW, encode_groups, encode_labels
 from fairdro.methods import FairDRO
 from fairdro.metrics import metric_table
 from fairdro.selection import KEPT, AsAsked, Rule
+from fairdro.training.calibration import calibrated
 from fairdro.training.folds import fold_numbers, stratified_folds
-from fairdro.training.head import Head, OutOfFold, calibrated, class_scores, fit_thresholds, judge_heads
+from fairdro.training.head import Head, OutOfFold, class_scores, fit_thresholds, judge_heads
 from fairdro.training.head import fit_head as fit_weights
 
 HEAD_FORMAT = 1

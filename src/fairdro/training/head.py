@@ -25,6 +25,7 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import CellMeans, FairDRO, Method, Task
 from fairdro.metrics import confusion_counts
+from fairdro.training.calibration import calibrated, fit_temperatures, some_rows
 from fairdro.training.controller import Controller, History
 from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.threads import torch_threads
@@ -34,10 +35,8 @@ DAMPING = 0.3
 STEPS, MOST_STEPS = 150, 2400
 TOLERANCE = 1e-3  # of the robust error
 ROWS_PER_BLOCK = 8192
-THRESHOLDS, MOST_ROWS = 2000, 100_000  # tried for a class, and rows that say which
+THRESHOLDS = 2000  # tried for a class
 SWEEPS = 20
-LEAST = 1e-6  # below, a probability is as good as zero
-WARMEST, NEWTON_STEPS = 20.0, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Head(Trained):
         The mean probabilities of the cells; zero for those without rows. A is 1 for a head that reads no groups.
     converged : Tensor of bool, shape (1, P)
     temperatures : ndarray of shape (2,)
-        See :func:`calibrated`.
+        See :func:`~fairdro.training.calibration.calibrated`.
     """
 
     share: Tensor
@@ -60,63 +59,6 @@ class Head(Trained):
     def predict(self, X: np.ndarray) -> Tensor:
         """Return class codes ``(1, P, N)``, given the probabilities of cells ``(N, Y, A)``."""
         return most_likely(class_scores(calibrated(X, self.temperatures), self.share, self.weights[0]))[None]
-
-
-def calibrated(probabilities: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
-    r"""Return probabilities of cells ``(N, Y, A)`` at other temperatures of the class and of the group given the class.
-
-    .. math:: p'(y, a \mid x) \propto p(y \mid x)^{1/T_1}\; p(a \mid x, y)^{1/T_2},
-
-    each factor normalised by itself.
-    """
-    if (temperatures == 1).all():
-        return probabilities
-    of_class, of_group = _factors(probabilities)
-    return _warmed(of_class, temperatures[0])[:, :, None] * _warmed(of_group, temperatures[1])
-
-
-def _factors(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the logarithms of the probabilities of classes ``(N, Y)`` and of groups given the class ``(N, Y, A)``."""
-    of_class = probabilities.sum(-1)
-    of_group = probabilities / np.maximum(of_class, LEAST**2)[:, :, None]
-    return np.log(np.maximum(of_class, LEAST)), np.log(np.maximum(of_group, LEAST))
-
-
-def _warmed(logs: np.ndarray, temperature: float) -> np.ndarray:
-    return torch.from_numpy(logs / temperature).softmax(-1).numpy()
-
-
-def _fit_temperatures(probabilities: np.ndarray, cells: Cells) -> np.ndarray:
-    """Return the temperatures of class and group with the smallest log-loss."""
-    rows = _some_rows(len(cells))
-    some, place = cells.take(rows), np.arange(len(rows))
-    of_class, of_group = _factors(probabilities[rows.numpy()])
-    y, weight = some.y.numpy(), np.ones(len(rows)) if some.sample_weight is None else some.sample_weight.double().numpy()
-    of_classes = np.zeros_like(of_class)
-    of_classes[place, y] = weight
-    of_groups = some.membership.double().numpy() * weight[:, None]
-    return np.array([_temperature(of_class, of_classes), _temperature(of_group[place, y], of_groups)])
-
-
-def _some_rows(n: int) -> Tensor:
-    """Return the numbers of :data:`MOST_ROWS` rows at most, evenly spread."""
-    return torch.linspace(0, n - 1, min(n, MOST_ROWS), dtype=torch.float64).long()
-
-
-def _temperature(logs: np.ndarray, target: np.ndarray) -> float:
-    """Return the temperature of the smallest log-loss, which is convex in its inverse, by Newton's method."""
-    inverse, weight = 1.0, target.sum(1)
-    for _ in range(NEWTON_STEPS):
-        p = _warmed(logs, 1 / inverse)
-        mean = (p * logs).sum(1)
-        gradient = float((target * logs).sum() - weight @ mean)
-        hessian = float(weight @ ((p * logs**2).sum(1) - mean**2))
-        before = inverse
-        if hessian > 0:
-            inverse = float(np.clip(inverse + gradient / hessian, max(inverse / 4, 1 / WARMEST), min(inverse * 4, WARMEST)))
-        if abs(inverse - before) < 1e-4 * before:
-            break
-    return 1 / inverse
 
 
 def class_scores(probabilities: np.ndarray, share: Tensor, weights: Tensor) -> Tensor:
@@ -200,7 +142,7 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(cells)} labels.")
     start = time.perf_counter()
     with torch_threads(1):
-        temperatures = _fit_temperatures(probabilities, cells)
+        temperatures = fit_temperatures(probabilities, cells)
         probabilities = calibrated(probabilities, temperatures)
     share = torch.from_numpy(np.average(probabilities, axis=0, weights=cells.sample_weight)).where(cells.counts > 0, 0)
     controller = Controller(method, Task(share, (1, method.points), hidden=False), STEPS)
@@ -414,7 +356,7 @@ def _search(logs: Tensor, cells: Cells, method: FairDRO) -> tuple[Tensor, Tensor
             rival, other = others.max(1)
             needed = rival - logs[:, k]  # the shift above which a row is predicted as k
             bounds = torch.quantile(
-                needed[_some_rows(len(needed))], torch.linspace(0, 1, THRESHOLDS, dtype=torch.float64)
+                needed[some_rows(len(needed))], torch.linspace(0, 1, THRESHOLDS, dtype=torch.float64)
             ).unique()
             place = torch.searchsorted(bounds, needed)  # predicted as k from this bound on
             own = cells.y == k
