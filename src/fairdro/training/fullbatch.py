@@ -322,14 +322,14 @@ class _Solver:
             if last > 0:
                 judged = self._by_copy(logits)[:, :, last if final else block.judge].flatten(1).contiguous()
             wrong = self.loss.wrong(judged, block.y)
-            loss = self.loss.value(judged, block.y) if with_loss else None
+            loss = self.loss.value(judged, block.y).T.contiguous() if with_loss else None
             gradient = self.loss.gradient(logits, block.y)
             if block.judge != last:
                 self._by_copy(gradient)[:, :, block.judge] = 0
             for cell, share in block.shares:
                 errors[cell].addmm_(share[None], wrong)
-                if loss is not None:
-                    losses[cell].addmm_(share[None], loss)
+                if loss is not None:  # model by model, as sums that are rounded depend on the width of a product
+                    losses[cell] += torch.stack([of_model.dot(share) for of_model in loss])
                 gradients[cell] += _product(block.X.T, gradient if block.whole else gradient * share[:, None])
         return errors, losses, gradients
 
