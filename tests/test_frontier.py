@@ -79,7 +79,7 @@ def test_rules_say_what_they_chose_and_why():
 
 def frontier_counts(seed=0):
     """Four radii, three classes, two groups."""
-    return np.random.default_rng(seed).integers(1, 50, (4, 3, 2, 3)).astype(float)
+    return np.random.default_rng(seed).integers(1, 50, (4, 3, 2, 3)) + 15.0
 
 
 def test_a_rule_sees_all_metrics_of_every_point_and_of_plain_training():

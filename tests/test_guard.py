@@ -9,10 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import ShuffleSplit, cross_val_predict
 
 from command import run_here
 from fairdro import FairDROClassifier, FairDROClassifierCV, FairDROHeadClassifier, FairDROLoss, fit_head, load
 from fairdro.errors import InputError
+from fairdro.estimators.scoring import SCORERS, choose_by
 from fairdro.methods import CellMeans, FairDRO, Task
 from fairdro.metrics import Confusion, metric_table
 from fairdro.selection import Choice, Guard, KeepAccuracy, LimitDCA, changes, choose, choose_radius, who_pays
@@ -240,3 +242,82 @@ def test_the_command_line_says_who_pays_and_keeps_what_is_asked_for(tmp_path):
     assert (done.returncode, guarded.floor, guarded.keep_class_accuracy) == (0, 0.3, 0.5), done.stderr
     done = run_here("fit", *options[:-3], "ordinary", "--out", "other", cwd=tmp_path)
     assert (done.returncode, "no objective named 'ordinary'" in done.stderr) == (2, True)
+
+
+def test_intervals_of_pairs_hold_the_change_often_enough_and_are_narrower():
+    rng, held, widths = np.random.default_rng(0), 0, []
+    for _ in range(400):
+        plain = rng.random(200) < 0.7
+        chosen = plain & (rng.random(200) < 6 / 7)
+        rows = [np.array([[[right.sum(), (~right).sum()]], [[0, 0]]], dtype=float) for right in (plain, chosen)]
+        judged = [Confusion(r, ["n", "y"], ["a"]) for r in rows]
+        lost = np.array([[(plain & ~chosen).sum()], [0]])
+        pairs, apart = changes(*judged, lost).iloc[0], changes(*judged).iloc[0]
+        held += pairs["low"] <= -0.1 <= pairs["high"]
+        widths.append((pairs["high"] - pairs["low"]) / (apart["high"] - apart["low"]))
+    assert 0.93 <= held / 400 <= 0.98
+    assert np.mean(widths) < 0.6
+
+
+SMALL = COUNTS.copy()
+SMALL[:, 1, 1] = [[2, 8], [9, 1], [9, 1]]  # ten rows of yes / b
+
+
+def test_cells_that_are_too_small_do_not_choose_alone():
+    by_all, _ = choose_radius(SMALL, [0, 1, 2], LimitDCA(0.15), every_cell=True)
+    without, frontier = choose_radius(SMALL, [0, 1, 2], LimitDCA(0.15))
+    assert (by_all.index, without.index) == (1, 0)
+    np.testing.assert_allclose(frontier["dca"], metric_table(SMALL)["dca"])  # figures are of all cells
+    tiny = SMALL / 10
+    assert choose_radius(tiny, [0, 1, 2], LimitDCA(0.15))[0].index == by_all.index  # nothing else to go by
+
+
+def test_a_classifier_says_what_small_cells_would_have_chosen():
+    X, y, a = people(2500)
+    rare = np.flatnonzero((y == 1) & (a == "b"))[20:]
+    keep = np.setdiff1d(np.arange(len(y)), rare)
+    model = FairDROClassifierCV(rhos=[0, 1, 10], cv=2)
+    with pytest.warns(UserWarning, match=r"fewer than 30 held-out rows.*1 / b \(20\)"):
+        model.fit(X[keep], y[keep], sensitive_features=a[keep])
+    remark = next(sentence for sentence in model.who_pays() if "too few to choose a radius by" in sentence)
+    assert "1 / b" in remark
+    assert "they would not change the choice" in remark or "by them too, rho would be" in remark
+
+
+def test_merging_counts_held_out_rows():
+    X, y, a = people(6000)
+    a = np.where(np.arange(6000) % 10 == 0, "c", a)
+    rows = ShuffleSplit(1, test_size=0.2, random_state=0)
+    merged = FairDROClassifierCV(1.0, cv=rows, small_cells="merge").fit(X, y, sensitive_features=a)
+    assert merged.group_names_ == ["a", "b or c"]
+    assert merged.held_out().counts.sum(-1).min() >= 30
+    whole = FairDROClassifierCV(1.0, cv=2, small_cells="merge", min_cell_size=20).fit(X, y, sensitive_features=a)
+    assert whole.group_names_ == ["a", "b", "c"]
+
+
+def test_training_as_usual_is_shown_beside_plain_training(tmp_path):
+    X, y, a = people()
+    for model in (FairDROClassifierCV(rhos=[0, 5], cv=3), FairDROHeadClassifier(LogisticRegression(), rhos=[0, 5], cv=3)):
+        model.fit(X, y, sensitive_features=a)
+        usual = model.ordinary()
+        assert usual.counts.sum() == len(y)
+        assert usual.metric("standard_accuracy") > model.held_out(0).metric("standard_accuracy") + 0.05
+        expected = cross_val_predict(LogisticRegression(), X, y, cv=3)
+        assert usual.metric("standard_accuracy") == pytest.approx((expected == y).mean(), abs=0.01)
+        assert "training as usual" in model.model_card()
+        assert model.frontier_["who_pays"][0] == "no one"
+        assert "loses" in model.frontier_["who_pays"][1]
+    pd.DataFrame(X, columns=list("pqrs")).assign(label=y, group=a).to_csv(tmp_path / "people.csv", index=False)
+    done = run_here("fit", "people.csv", "--target", "label", "--group", "group", "--out", "model", cwd=tmp_path)
+    assert "as usual" in done.stdout
+    assert "plain: every class and group counts the same, rho 0" in done.stdout
+
+
+def test_a_search_is_guarded_too():
+    results = {f"mean_test_{name}": np.full(3, 0.5) for name in SCORERS}
+    results["mean_test_dca"] = -np.array([0.2, 0.1, 0.0])
+    results["mean_test_worst_class_accuracy"] = np.array([0.5, 0.45, 0.1])
+    assert choose_by()(results) == 1
+    assert choose_by(keep_class_accuracy=0)(results) == 2
+    results["mean_test_worst_accuracy"] = np.array([0.5, 0.1, 0.1])
+    assert choose_by(floor=0.3)(results) == 0

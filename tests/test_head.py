@@ -136,7 +136,7 @@ def test_probabilities_from_anywhere(scored, tmp_path):
     gaps = [dca(y[900:], one.predict(*new), sensitive_features=a[900:]) for one in (head.at(0.0), head)]
     assert gaps[1] < 0.7 * gaps[0]
     assert list(head.frontier_["selected"]).index(True) == head.best_index_
-    assert (head.classes_[head.predict_proba(*new).argmax(1)] == head.predict(*new)).all()
+    assert (head.classes_[head.decision_function(*new).argmax(1)] == head.predict(*new)).all()
     np.testing.assert_allclose(head.predict_proba(*new).sum(1), 1)
     assert "infers the group" in head.model_card()
     with pytest.raises(InputError, match="save it by its own save"):

@@ -16,7 +16,7 @@ from fairdro.errors import InputError
 from fairdro.frontier import convex_envelope
 from fairdro.methods import METHODS
 from fairdro.metrics import cell_accuracy, wilson_interval
-from fairdro.selection import KeepAccuracy
+from fairdro.selection import Guard, KeepAccuracy
 
 HOSTILE = ["</script><script>window.hacked=1</script>", '<img src="x" onerror="window.hacked=1">']
 PLAIN, GAP = 0.8, 0.16
@@ -379,3 +379,46 @@ def test_the_page_can_be_used_by_name_and_role(bench, visit):
     ids = tab.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
     assert tab.locator("[aria-live=polite]").count() == 2
+
+
+def levelling(store):
+    """Store banks whose fairest point gives the second class up, in validation and test part."""
+    plan = BenchPlan(["compas"], ["scratch", "fairdro"], points=3)
+    of_class = {
+        "scratch": [[(80, 60), (70, 50)]],
+        "fairdro": [[(79, 61), (68, 52)], [(75, 65), (66, 54)], [(99, 99), (22, 22)]],
+    }
+    for bank in plan.banks:
+        right = np.array(of_class[bank.method.name], dtype=float)[: bank.method.points] * 10
+        counts = np.zeros((1, len(right), 2, 2, 2))
+        for y in range(2):
+            counts[0, :, y, :, y], counts[0, :, y, :, 1 - y] = right[:, y], 1000 - right[:, y]
+        history = np.full((2, 1, len(right), 2, 2), 0.5, dtype=np.float32)
+        store.write(Outcome(
+            bank, seconds=1.0, diverged=np.zeros((1, len(right)), dtype=bool),
+            confusion={"test": counts, "validation": counts, "train": counts}, weights=history, accuracy=history,
+            progress=np.array([0.5, 1], dtype=np.float32), class_names=["no", "yes"], group_names=["A", "B"],
+        ))  # fmt: skip
+    return store
+
+
+def test_a_bench_is_guarded_against_levelling_down_and_so_is_its_page(tmp_path, visit):
+    store = levelling(Store(tmp_path))
+    chosen = [Summary(store, KeepAccuracy(0.9), guard).selected.set_index("method") for guard in (Guard(), Guard(0.0))]
+    assert chosen[0].loc["fairdro", "dca"] == pytest.approx(0.11)
+    assert chosen[1].loc["fairdro", "dca"] == 0
+    assert "while every class keeps 80 % of its accuracy where that can be" in Summary(store).how_chosen
+    for guard, expected in ((Guard(), "11.00"), (Guard(0.0), "0.00"), (Guard(0.0, floor=0.5), "11.00")):
+        tab = visit(build_report(Summary(store, KeepAccuracy(0.9), guard)))
+        move_slider(tab, 90)
+        assert table_of(tab)["fairdro"][3] == expected
+
+
+def test_the_report_says_who_pays(tmp_path, visit):
+    store = levelling(Store(tmp_path))
+    page = build_report(Summary(store))
+    assert "Who pays, on the test part: A / no loses 5.0 points" in text(page)
+    tab = visit(page)
+    move_slider(tab, 95)
+    assert "A / no loses 5.0 points" in tab.locator("#choices tr[data-method=fairdro]").inner_text()
+    assert tab.locator("#choices tr[data-method=scratch] .pays").inner_text() == ""

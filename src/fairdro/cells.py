@@ -64,13 +64,26 @@ class Cells:
     n_classes, n_groups : int
     sample_weight : Tensor of shape (..., N), optional
         Counts a sample as this many.
+    known : Tensor of bool, shape (..., N), optional
+        Whether the group of a sample is known; by default of all. Those of others are inferred shares, or the last group.
+    unknown_group : bool, default False
+        Whether the last group holds the samples whose group is not known: no group to be fair to.
     """
 
     def __init__(
-        self, y: Tensor, groups: Tensor, *, n_classes: int, n_groups: int, sample_weight: Tensor | None = None
+        self,
+        y: Tensor,
+        groups: Tensor,
+        *,
+        n_classes: int,
+        n_groups: int,
+        sample_weight: Tensor | None = None,
+        known: Tensor | None = None,
+        unknown_group: bool = False,
     ) -> None:
         self.y, self.groups, self.sample_weight = y, groups, sample_weight
         self.n_classes, self.n_groups = n_classes, n_groups
+        self.known, self.unknown_group = known, unknown_group
 
     @classmethod
     def from_labels(cls, y: np.ndarray, groups: Groups, *, n_classes: int, sample_weight: np.ndarray | None = None) -> Self:
@@ -80,7 +93,11 @@ class Cells:
         membership = torch.tensor(groups.values, dtype=torch.float32 if groups.soft else torch.int64)
         weight = None if sample_weight is None else torch.tensor(check_weights(sample_weight, len(y)), dtype=torch.float32)
         codes = torch.tensor(y, dtype=torch.int64)
-        return cls(codes, membership, n_classes=n_classes, n_groups=len(groups.names), sample_weight=weight)
+        known = None if groups.known is None else torch.from_numpy(groups.known)
+        return cls(
+            codes, membership, n_classes=n_classes, n_groups=len(groups.names) + groups.unknown_group, sample_weight=weight,
+            known=known, unknown_group=groups.unknown_group,
+        )  # fmt: skip
 
     @property
     def soft(self) -> bool:
@@ -131,10 +148,43 @@ class Cells:
         """Cells of the samples at ``rows``, an index of any shape ``(..., B)``; only for flat ``y`` of shape (N,)."""
         y, groups = take_rows(self.y, rows), take_rows(self.groups, rows)
         weight = None if self.sample_weight is None else take_rows(self.sample_weight, rows)
-        part = Cells(y, groups, n_classes=self.n_classes, n_groups=self.n_groups, sample_weight=weight)
+        known = None if self.known is None else take_rows(self.known, rows)
+        part = Cells(
+            y, groups, n_classes=self.n_classes, n_groups=self.n_groups, sample_weight=weight, known=known,
+            unknown_group=self.unknown_group,
+        )  # fmt: skip
         if "indicator" in self.__dict__:
             part.indicator = take_rows(self.indicator, rows)
         return part
+
+    @property
+    def known_rows(self) -> Tensor:
+        """The numbers of the samples whose group is known."""
+        return torch.arange(len(self)) if self.known is None else self.known.nonzero()[:, 0]
+
+    @cached_property
+    def known_part(self) -> "Cells":
+        """The cells of :attr:`known_rows`, without a group for others; only for flat ``y``."""
+        if self.known is None:
+            return self
+        part = self.take(self.known_rows)
+        groups = part.groups[:, : self.n_known_groups] if part.soft else part.groups
+        if not bool(((part.membership > 0) & (part.membership < 1)).any()):
+            groups = part.membership.argmax(-1)
+        return Cells(
+            part.y, groups, n_classes=self.n_classes, n_groups=self.n_known_groups, sample_weight=part.sample_weight
+        )
+
+    @property
+    def n_known_groups(self) -> int:
+        """Number of groups to be fair to."""
+        return self.n_groups - self.unknown_group
+
+    @property
+    def ungrouped(self) -> "Cells":
+        """The same samples as members of one group."""
+        everyone = torch.zeros_like(self.y)
+        return Cells(self.y, everyone, n_classes=self.n_classes, n_groups=1, sample_weight=self.sample_weight)
 
     def totals(self, values: Tensor) -> CellTotals:
         """Sums of ``values`` (..., N) over each cell, with the counts."""

@@ -16,6 +16,8 @@ from fairdro.errors import InputError, unknown_name
 MAX_GROUPS = 1000
 TOO_FEW = 30  # rows of a cell below which its accuracy is mostly chance: a 95 % interval is 36 points wide at 29 rows
 SMALL_CELLS = ["warn", "merge", "refuse"]
+MISSING_GROUPS = ["refuse", "infer", "ignore", "group"]
+MISSING = "(missing)"
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,17 @@ class Groups:
         ``(N,)`` integer codes, or ``(N, A)`` membership whose rows sum to one.
     names : list of str
         One name per group.
+    known : ndarray of bool, shape (N,), optional
+        Whether the group of a sample is known, where not all are.
+    unknown_group : bool
+        Whether samples of unknown group are a further group behind the last, without a name; otherwise their membership is
+        equal shares of the groups they may belong to.
     """
 
     values: np.ndarray
     names: list[str]
+    known: np.ndarray | None = None
+    unknown_group: bool = False
 
     @property
     def soft(self) -> bool:
@@ -43,7 +52,12 @@ class Groups:
 
     def take(self, rows: np.ndarray) -> Self:
         """Groups of the samples at ``rows``."""
-        return replace(self, values=self.values[rows])
+        return replace(self, values=self.values[rows], known=None if self.known is None else self.known[rows])
+
+    @property
+    def n_unknown(self) -> int:
+        """How many samples are of unknown group."""
+        return 0 if self.known is None else int((~self.known).sum())
 
 
 def _familiar(values: Any) -> Any:
@@ -63,6 +77,11 @@ def as_column(values: Any, what: str) -> pd.Index:
         raise InputError(f"{what} must be one column, but its shape is {tuple(values.shape)}.")
     if getattr(values, "dtype", None) == np.float16:
         values = values.astype(np.float32)
+    if isinstance(values, list | tuple):  # whole numbers stay whole, also where one is missing
+        values = pd.Series(values, dtype=object)
+        values = values if values.isna().any() else values.infer_objects()
+    if getattr(getattr(values, "dtype", None), "kind", "") == "O":
+        return pd.Index(values, tupleize_cols=False, dtype=object)
     return pd.Index(values, tupleize_cols=False)
 
 
@@ -71,6 +90,14 @@ def encode_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
 
     ``what`` is what an error message calls the column.
     """
+    codes, labels = _codes_and_labels(values, what)
+    if (missing := int((codes < 0).sum())) > 0:
+        raise InputError(f"{what} has missing values ({missing} of {len(codes)}); drop those rows or give them a label.")
+    return codes, labels
+
+
+def _codes_and_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Encode one column; the code of a missing value is -1."""
     column = as_column(values, what)
     if len(column) == 0:
         raise InputError(f"{what} is empty.")
@@ -78,16 +105,19 @@ def encode_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
         codes, labels = column.factorize()
     except TypeError as error:
         raise InputError(f"{what} holds labels that cannot be compared ({error}); use numbers or strings.") from error
-    if (missing := int((codes < 0).sum())) > 0:
-        raise InputError(f"{what} has missing values ({missing} of {len(column)}); drop those rows or give them a label.")
     try:
         order = labels.argsort()
     except TypeError:  # labels of different types have no order of their own
         order = np.array(sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, repr(labels[i]))))
-    return np.argsort(order)[codes], np.asarray(labels[order])
+    if len(labels) == 0:
+        return codes, np.asarray(labels)
+    sorted_labels = np.asarray(labels[order])
+    if (codes < 0).any() and sorted_labels.dtype.kind == "f" and (sorted_labels % 1 == 0).all():
+        sorted_labels = sorted_labels.astype(np.int64)  # whole numbers, which a missing one among them made fractions
+    return np.where(codes < 0, -1, np.argsort(order)[codes]), sorted_labels
 
 
-def encode_groups(sensitive_features: Any) -> Groups:
+def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Groups:
     """Turn sensitive features into groups.
 
     Parameters
@@ -95,35 +125,91 @@ def encode_groups(sensitive_features: Any) -> Groups:
     sensitive_features : array-like, Series, DataFrame, dict, list of columns, or Groups
         One column: a group per distinct value. Several columns: a group per combination that occurs. A floating-point
         table with entries in [0, 1] whose rows sum to one: soft membership, a column per group. Groups stay as they are.
+    missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
+        What to do where a sensitive feature is missing: raise an error; prepare to infer the group, by equal shares of those
+        that the other features allow; let all such samples be the ``unknown_group``; or take a missing value as a value.
     """
+    if missing_groups not in MISSING_GROUPS:
+        raise unknown_name("way with missing groups", missing_groups, MISSING_GROUPS)
     if isinstance(sensitive_features, Groups):
         return sensitive_features
     table = _as_table(sensitive_features)
     if _is_membership(table):
-        shares = table.to_numpy(np.float64)
-        return Groups(shares / shares.sum(axis=1, keepdims=True), [str(c) for c in table.columns])
-    columns = [encode_labels(table[c], f"sensitive feature {str(c)!r}") for c in table.columns]
-    if len(columns) == 1:
-        codes, labels = columns[0]
-        names = [str(label) for label in labels]
-    else:
-        combinations, codes = np.unique(np.column_stack([codes for codes, _ in columns]), axis=0, return_inverse=True)
-        codes = codes.reshape(-1).astype(np.int64)
-        parts = [[str(columns[j][1][c]) for j, c in enumerate(row)] for row in combinations]
-        names = [", ".join(part) for part in parts]
-        if len(set(names)) < len(names):  # values with commas
-            names = [", ".join(map(repr, part)) for part in parts]
-    limit = max(50, min(MAX_GROUPS, len(table) // 10))
+        return _membership(table, missing_groups)
+    names = [f"sensitive feature {str(c)!r}" for c in table.columns]
+    columns = [_codes_and_labels(table[c], name) for c, name in zip(table.columns, names, strict=True)]
+    for (codes, _), name in zip(columns, names, strict=True):
+        _refuse_missing(int((codes < 0).sum()), len(table), name, missing_groups)
+    if missing_groups == "group":
+        columns = [_with_missing_as_label(*column) for column in columns]
+    by_column = np.column_stack([codes for codes, _ in columns])
+    known = np.asarray((by_column >= 0).all(axis=1))
+    if not known.any():
+        raise InputError("No row has a group: every row misses a sensitive feature.")
+    combinations, found = np.unique(by_column[known], axis=0, return_inverse=True)
+    groups = _named(combinations, [labels for _, labels in columns], len(table))
+    codes = np.full(len(table), len(groups), dtype=np.int64)
+    codes[known] = found.reshape(-1)
+    if known.all():
+        return Groups(codes, groups)
+    if missing_groups == "ignore":
+        return Groups(codes, groups, known, unknown_group=True)
+    possible = ((by_column[:, None] < 0) | (by_column[:, None] == combinations)).all(-1).astype(np.float64)
+    possible[possible.sum(1) == 0] = 1  # a combination that no known row has
+    return Groups(possible / possible.sum(axis=1, keepdims=True), groups, known)
+
+
+def _named(combinations: np.ndarray, labels: list[np.ndarray], n: int) -> list[str]:
+    """Name the combinations of values that are groups, unless there are too many for ``n`` rows."""
+    parts = [[str(labels[j][c]) for j, c in enumerate(row)] for row in combinations]
+    names = [", ".join(part) for part in parts]
+    if len(set(names)) < len(names):  # values with commas
+        names = [", ".join(map(repr, part)) for part in parts]
+    limit = max(50, min(MAX_GROUPS, n // 10))
     if len(names) > limit:
         raise InputError(
-            f"The sensitive features make {len(names)} groups of {len(table)} rows, too many to mean anything (at most "
+            f"The sensitive features make {len(names)} groups of {n} rows, too many to mean anything (at most "
             f"{limit}); put values into bins, or pass a membership table whose rows sum to one."
         )
-    return Groups(codes, names)
+    return names
+
+
+def _refuse_missing(number: int, n: int, what: str, missing_groups: str) -> None:
+    if number > 0 and missing_groups == "refuse":
+        raise InputError(
+            f"{what} has missing values ({number} of {n}). Say what they mean by missing_groups: 'infer' the group from the "
+            "other columns, 'ignore' it (such rows train, but do not count for fairness), or 'group', a group of its own."
+        )
+
+
+def _with_missing_as_label(codes: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give missing values a code and a label of their own, which no other value has."""
+    if (codes >= 0).all():
+        return codes, labels
+    label = MISSING
+    while label in {str(other) for other in labels}:
+        label = f"({label})"
+    return np.where(codes < 0, len(labels), codes), np.append(labels.astype(object), label)
+
+
+def _membership(table: pd.DataFrame, missing_groups: str) -> Groups:
+    """Return soft groups; rows that lack a share are of unknown group."""
+    shares, names = table.to_numpy(np.float64), [str(c) for c in table.columns]
+    known = ~np.isnan(shares).any(axis=1)
+    _refuse_missing(int((~known).sum()), len(table), "sensitive_features", missing_groups)
+    shares = np.where(known[:, None], shares / np.nansum(shares, axis=1, keepdims=True), 1 / len(names))
+    if known.all():
+        return Groups(shares, names)
+    if missing_groups == "infer":
+        return Groups(shares, names, known)
+    shares = np.column_stack([np.where(known[:, None], shares, 0), ~known])
+    if missing_groups == "ignore":
+        return Groups(shares, names, known, unknown_group=True)
+    return Groups(shares, [*names, str(_with_missing_as_label(np.array([-1]), np.array(names))[1][-1])])
 
 
 def settle_small_cells(
-    groups: Groups, counts: np.ndarray, *, class_names: list[str], how: str, floor: int = TOO_FEW
+    groups: Groups, counts: np.ndarray, *, class_names: list[str], how: str, floor: int = TOO_FEW, rows: str = "rows"
 ) -> Groups:
     """Deal with cells that have too few rows to mean anything, given the rows per cell ``(Y, A)``.
 
@@ -134,6 +220,8 @@ def settle_small_cells(
         error.
     floor : int
         Rows a cell should have.
+    rows : str
+        What is counted, in words.
     """
     if how not in SMALL_CELLS:
         raise unknown_name("way with small cells", how, SMALL_CELLS)
@@ -146,7 +234,7 @@ def settle_small_cells(
     empty = f"{int((counts == 0).sum())} have none" if (counts == 0).any() else ""
     named = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
     sentence = (
-        f"Some classes and groups have fewer than {floor} rows, too few to mean anything: "
+        f"Some classes and groups have fewer than {floor} {rows}, too few to mean anything: "
         f"{'; '.join(part for part in (named, empty) if part)}."
     )
     if how == "refuse":
@@ -169,10 +257,13 @@ def _merge_small(groups: Groups, counts: np.ndarray, floor: int) -> Groups:
     names = [groups.names[a] for a in merged]
     named = " or ".join(names[:4]) + (f" or {len(names) - 4} more" if len(names) > 4 else "")
     if groups.soft:
-        values = np.column_stack([groups.values[:, kept], groups.values[:, merged].sum(axis=1)])
+        behind = groups.values[:, len(groups.names) :]  # of unknown group
+        values = np.column_stack([groups.values[:, kept], groups.values[:, merged].sum(axis=1), behind])
     else:
-        values = np.where(np.isin(groups.values, kept), np.searchsorted(kept, groups.values), len(kept))
-    return Groups(values, [*(groups.names[a] for a in kept), named])
+        place = np.full(len(groups.names) + 1, len(kept))
+        place[kept], place[-1] = np.arange(len(kept)), len(kept) + 1
+        values = place[groups.values]
+    return replace(groups, values=values, names=[*(groups.names[a] for a in kept), named])
 
 
 def _as_table(features: Any) -> pd.DataFrame:
@@ -209,8 +300,9 @@ def _is_membership(table: pd.DataFrame) -> bool:
     if table.shape[1] < 2 or not all(pd.api.types.is_float_dtype(dtype) for dtype in table.dtypes):
         return False
     shares = table.to_numpy(np.float64)
-    if np.isnan(shares).any():
-        raise InputError("sensitive_features has missing values; drop those rows or fill them in.")
+    shares = shares[~np.isnan(shares).any(axis=1)]
+    if len(shares) == 0:
+        raise InputError("No row has a group: every row misses a sensitive feature.")
     totals = shares.sum(axis=1)
     if (shares >= 0).all() and np.allclose(totals, 1, atol=1e-3):
         return True

@@ -5,8 +5,9 @@ function of that tensor and takes any leading dimensions, so a whole bank of mod
 out of means and gaps. All rates are fractions.
 """
 
+import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -22,12 +23,16 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.groups import TOO_FEW, as_column, encode_groups, encode_labels
 
 __all__ = [
-    "METRICS", "Confusion", "balanced_accuracy", "cell_accuracy", "class_accuracy", "confusion", "confusion_counts",
-    "dca", "demographic_parity_difference", "deo", "equalized_odds_difference", "group_report",
-    "metric_table", "standard_accuracy", "wilson_interval", "worst_accuracy",
+    "METRICS", "Confusion", "FairClasses", "balanced_accuracy", "cell_accuracy", "class_accuracy", "class_codes",
+    "confusion", "confusion_counts", "dca", "demographic_parity_difference", "deo", "equalized_odds_difference",
+    "group_report", "kept_accuracy", "lost_counts", "metric_table", "standard_accuracy", "wilson_interval", "worst_accuracy",
 ]  # fmt: skip
 
-Metric = Callable[[np.ndarray], np.ndarray]
+FairClasses = Sequence[int] | None
+"""Codes of the classes whose groups are to be served alike; None for all."""
+
+Metric = Callable[..., np.ndarray]
+"""Takes ``counts`` and, as second argument, :data:`FairClasses`, which gaps within classes are about."""
 
 
 def _rates(counts: np.ndarray) -> np.ndarray:
@@ -60,15 +65,39 @@ def _gap(values: np.ndarray, axis: int) -> np.ndarray:
     return np.fmax.reduce(values, axis=axis) - np.fmin.reduce(values, axis=axis)
 
 
+def _of(fair: FairClasses) -> Any:
+    return slice(None) if fair is None else list(fair)
+
+
 METRICS: dict[str, Metric] = {
-    "accuracy": lambda counts: _mean(cell_accuracy(counts), (-2, -1)),
-    "dca": lambda counts: _mean(_gap(cell_accuracy(counts), -1), (-1,)),
-    "deo": lambda counts: _mean(_gap(_rates(counts), -2), (-2, -1)),
-    "worst_accuracy": lambda counts: np.fmin.reduce(cell_accuracy(counts), axis=(-2, -1)),
-    "standard_accuracy": lambda counts: np.trace(counts, axis1=-3, axis2=-1).sum(-1) / counts.sum((-3, -2, -1)),
-    "equalized_odds_difference": lambda counts: np.fmax.reduce(_gap(_rates(counts), -2), axis=(-2, -1)),
-    "demographic_parity_difference": lambda counts: np.fmax.reduce(_gap(_rates(counts.sum(-3)), -2), axis=-1),
+    "accuracy": lambda counts, fair=None: kept_accuracy(counts),
+    "dca": lambda counts, fair=None: _mean(_gap(cell_accuracy(counts)[..., _of(fair), :], -1), (-1,)),
+    "deo": lambda counts, fair=None: _mean(_gap(_rates(counts)[..., _of(fair), :, :], -2), (-2, -1)),
+    "worst_accuracy": lambda counts, fair=None: np.fmin.reduce(cell_accuracy(counts), axis=(-2, -1)),
+    "standard_accuracy": lambda counts, fair=None: kept_accuracy(counts, "standard"),
+    "equalized_odds_difference": lambda counts, fair=None: np.fmax.reduce(
+        _gap(_rates(counts)[..., _of(fair), :, :], -2), axis=(-2, -1)
+    ),
+    "demographic_parity_difference": lambda counts, fair=None: np.fmax.reduce(_gap(_rates(counts.sum(-3)), -2), axis=-1),
 }
+
+
+def kept_accuracy(
+    counts: np.ndarray, objective: str = "balanced", class_weight: Sequence[float] | None = None
+) -> np.ndarray:
+    """Return the accuracy ``(...)`` that an objective speaks of, classes counting by their weights.
+
+    Balanced, every cell counts the same; standard, every sample.
+    """
+    cost = np.ones(counts.shape[-1]) if class_weight is None else np.asarray(class_weight, dtype=np.float64)
+    if objective == "standard":
+        right, of = np.diagonal(counts, axis1=-3, axis2=-1).sum(-2), counts.sum((-2, -1))
+        return (right * cost).sum(-1) / (of * cost).sum(-1)
+    accuracy = cell_accuracy(counts)
+    weight = np.where(np.isnan(accuracy), 0, cost[:, None])
+    total = weight.sum((-2, -1))
+    right = (np.nan_to_num(accuracy) * weight).sum((-2, -1))
+    return np.divide(right, total, out=np.full(total.shape, np.nan), where=total > 0)
 
 
 def class_accuracy(counts: np.ndarray) -> np.ndarray:
@@ -76,13 +105,13 @@ def class_accuracy(counts: np.ndarray) -> np.ndarray:
     return _mean(cell_accuracy(counts), (-1,))
 
 
-def metric_table(counts: np.ndarray) -> pd.DataFrame:
+def metric_table(counts: np.ndarray, fair_classes: FairClasses = None) -> pd.DataFrame:
     """Return a row per model with its metrics, from ``(P, Y, A, Y)``, as tables and selection rules have them.
 
     The columns are :data:`METRICS`, and ``class_accuracy_0`` and so on: the accuracy of every class, averaged over groups.
     """
     by_class = class_accuracy(counts)
-    columns = {name: metric(counts) for name, metric in METRICS.items()}
+    columns = {name: metric(counts, fair_classes) for name, metric in METRICS.items()}
     return pd.DataFrame(columns | {f"class_accuracy_{k}": by_class[:, k] for k in range(by_class.shape[1])})
 
 
@@ -90,6 +119,12 @@ def confusion_counts(predictions: Tensor, cells: Cells) -> np.ndarray:
     """Count predicted class codes ``(..., N)``, of any number of models, per cell of the samples: ``(..., Y, A, Y)``."""
     per_class = [cells.totals((predictions == k).double()).sums for k in range(cells.n_classes)]
     return torch.stack(per_class, dim=-1).numpy(force=True)
+
+
+def lost_counts(predictions: Tensor, plain: Tensor, cells: Cells) -> np.ndarray:
+    """Count samples per cell ``(..., Y, A)`` that ``plain`` ``(N,)`` has right and ``predictions`` ``(..., N)`` wrong."""
+    lost = (plain == cells.y) & (predictions != cells.y)
+    return cells.totals(lost.double()).sums.numpy(force=True)
 
 
 @dataclass(frozen=True)
@@ -103,18 +138,29 @@ class Confusion:
     class_names, group_names : list of str
     countable : bool
         Whether samples were counted one by one (no weights, no soft groups), as bootstrap intervals need.
+    fair_classes : sequence of int, optional
+        Codes of the classes that gaps between groups are about; by default all.
     """
 
     counts: np.ndarray
     class_names: list[str]
     group_names: list[str]
     countable: bool = True
+    fair_classes: FairClasses = None
+
+    @property
+    def about(self) -> str:
+        """A sentence on the classes that gaps are about; empty where these are all."""
+        if self.fair_classes is None:
+            return ""
+        named = ", ".join(self.class_names[k] for k in self.fair_classes)
+        return f"DCA, DEO and equalised odds are about these classes: {named}."
 
     def metric(self, name: str) -> float:
         """Value of one of :data:`METRICS`."""
         if name not in METRICS:
             raise unknown_name("metric", name, list(METRICS))
-        return float(METRICS[name](self.counts))
+        return float(METRICS[name](self.counts, self.fair_classes))
 
     def metrics(self, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> pd.DataFrame:
         """All metrics with bootstrap intervals: a row per metric, columns ``value``, ``low``, ``high``.
@@ -123,7 +169,10 @@ class Confusion:
         begins at the gap itself. Rows with weights or shares cannot be drawn one by one; then there are no intervals (NaN).
         """
         draws = self._bootstrap(n_boot, seed)
-        rows = {name: [float(f(self.counts)), *np.nanquantile(f(draws), _tails(level))] for name, f in METRICS.items()}
+        rows = {
+            name: [self.metric(name), *np.nanquantile(f(draws, self.fair_classes), _tails(level))]
+            for name, f in METRICS.items()
+        }
         table = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
         table["low"], table["high"] = table[["value", "low"]].min(axis=1), table[["value", "high"]].max(axis=1)
         return table if self.countable else table.assign(low=np.nan, high=np.nan)
@@ -170,7 +219,9 @@ def _tails(level: float) -> list[float]:
     return [(1 - level) / 2, (1 + level) / 2]
 
 
-def confusion(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> Confusion:
+def confusion(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None
+) -> Confusion:
     """Build the confusion tensor of predictions.
 
     Parameters
@@ -178,8 +229,16 @@ def confusion(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weigh
     y_true, y_pred : array-like of shape (N,)
         Labels of any hashable kind.
     sensitive_features : array-like
-        One column, several (their combinations are the groups), or a soft membership table whose rows sum to one.
+        One column, several (their combinations are the groups), or a soft membership table whose rows sum to one. Rows that
+        miss one are of no group and not counted.
     sample_weight : array-like of shape (N,), optional
+    fair_classes : list of labels, optional
+        Classes that gaps between groups are about; by default all.
+
+    Warns
+    -----
+    UserWarning
+        If rows are of no group; it says how many.
     """
     truth, predicted = as_column(y_true, "y_true"), as_column(y_pred, "y_pred")
     n = len(truth)
@@ -189,14 +248,43 @@ def confusion(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weigh
     if n and differ and truth.intersection(predicted).empty:
         raise InputError(f"y_true holds labels like {truth[0]!r}, y_pred like {predicted[0]!r}: bring them to one type.")
     codes, classes = encode_labels(truth.append(predicted), "y_true or y_pred")
-    groups = encode_groups(sensitive_features)
+    groups = encode_groups(sensitive_features, "ignore")
     cells = Cells.from_labels(codes[:n], groups, n_classes=len(classes), sample_weight=sample_weight)
-    counts = confusion_counts(torch.as_tensor(codes[n:]), cells)
-    return Confusion(counts, [str(c) for c in classes], groups.names, sample_weight is None and not groups.soft)
+    if groups.n_unknown:
+        sentence = f"{groups.n_unknown:,} of {n:,} rows have no group and are not counted."
+        warnings.warn(sentence, UserWarning, stacklevel=_stack_level())
+    known = cells.known_part
+    counts = confusion_counts(torch.as_tensor(codes[n:])[cells.known_rows], known)
+    fair = class_codes(fair_classes, classes)
+    return Confusion(counts, [str(c) for c in classes], groups.names, sample_weight is None and not known.soft, fair)
 
 
-def _score(name: str, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any) -> float:
-    return confusion(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight).metric(name)
+def _stack_level() -> int:
+    """Return how many frames of this module lie between a warning and whoever called it."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        level, frame = level + 1, frame.f_back
+    return level - 1
+
+
+def class_codes(labels: Any, classes: np.ndarray) -> tuple[int, ...] | None:
+    """Return the codes of some classes by their labels, or by their names as strings; None stays None."""
+    if labels is None:
+        return None
+    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+        raise InputError(f"fair_classes must be a list of classes, for example [{labels!r}].")
+    known = {label: k for k, label in enumerate(classes.tolist())}
+    by_name = {str(label): k for label, k in known.items()}
+    codes = [known.get(label, by_name.get(str(label))) for label in labels]
+    if None in codes or not codes:
+        named = "none" if not codes else repr(list(labels)[codes.index(None)])
+        raise InputError(f"fair_classes names {named}; the classes are: {', '.join(by_name)}.")
+    return tuple(sorted({k for k in codes if k is not None}))
+
+
+def _score(name: str, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any, fair: Any = None) -> float:
+    judged = confusion(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight, fair_classes=fair)
+    return judged.metric(name)
 
 
 def balanced_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
@@ -204,20 +292,22 @@ def balanced_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, samp
     return _score("accuracy", y_true, y_pred, sensitive_features, sample_weight)
 
 
-def dca(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def dca(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None) -> float:
     r"""Difference of conditional accuracy (paper, Eq. 1).
 
     .. math:: \frac{1}{|Y|} \sum_y \max_{a, a'} |P(\hat Y = y | A = a, Y = y) - P(\hat Y = y | A = a', Y = y)|
+
+    With ``fair_classes``, the mean over these classes; over one, it is the difference of equal opportunity.
     """
-    return _score("dca", y_true, y_pred, sensitive_features, sample_weight)
+    return _score("dca", y_true, y_pred, sensitive_features, sample_weight, fair_classes)
 
 
-def deo(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def deo(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None) -> float:
     """Difference of equalised odds: the gap between groups of P(prediction | class), averaged over classes and predictions.
 
-    Equal to :func:`dca` for two classes.
+    Equal to :func:`dca` for two classes. With ``fair_classes``, the mean over these classes.
     """
-    return _score("deo", y_true, y_pred, sensitive_features, sample_weight)
+    return _score("deo", y_true, y_pred, sensitive_features, sample_weight, fair_classes)
 
 
 def worst_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
@@ -230,9 +320,14 @@ def standard_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, samp
     return _score("standard_accuracy", y_true, y_pred, sensitive_features, sample_weight)
 
 
-def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
-    """Largest gap between groups of P(prediction | class); fairlearn's metric of that name, for any number of classes."""
-    return _score("equalized_odds_difference", y_true, y_pred, sensitive_features, sample_weight)
+def equalized_odds_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None
+) -> float:
+    """Largest gap between groups of P(prediction | class); fairlearn's metric of that name, for any number of classes.
+
+    With ``fair_classes``, of these classes.
+    """
+    return _score("equalized_odds_difference", y_true, y_pred, sensitive_features, sample_weight, fair_classes)
 
 
 def demographic_parity_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:

@@ -26,7 +26,7 @@ import pandas as pd
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import best_accuracy, best_dca, knee
 from fairdro.groups import TOO_FEW
-from fairdro.metrics import Confusion, cell_accuracy, class_accuracy, metric_table
+from fairdro.metrics import Confusion, FairClasses, cell_accuracy, class_accuracy, kept_accuracy, metric_table
 
 __all__ = [
     "RULES",
@@ -42,9 +42,12 @@ __all__ = [
     "choose",
     "choose_radius",
     "plain_radius",
+    "points_of",
     "rule_from",
     "rule_text",
+    "small_cells",
     "who_pays",
+    "who_pays_most",
 ]
 
 
@@ -58,8 +61,6 @@ class Choice:
 
 Rule = Callable[[pd.DataFrame, pd.Series], Choice]
 KEEP_CLASS_ACCURACY = 0.8
-KEPT = {"balanced": "accuracy", "standard": "standard_accuracy"}
-"""The metric that is kept beside fairness, by objective."""
 LARGE_LOSS = 0.01
 
 
@@ -87,6 +88,14 @@ class Guard:
         _check_share(self.keep_class_accuracy, "keep_class_accuracy")
         if self.floor is not None:
             _check_share(self.floor, "floor")
+
+    def __str__(self) -> str:
+        asked = (
+            [f"every class keeps {100 * self.keep_class_accuracy:g} % of its accuracy"] if self.keep_class_accuracy else []
+        )
+        if self.floor is not None:
+            asked.append(f"the worst class and group have {100 * self.floor:g} %")
+        return f"while {' and '.join(asked)} where that can be" if asked else ""
 
     def passes(self, points: pd.DataFrame, plain: pd.Series) -> np.ndarray:
         """Return which points a rule may choose ``(P,)``."""
@@ -230,14 +239,41 @@ def plain_radius(radii: Sequence[float] | np.ndarray) -> int:
     return int(np.argmin(radii))
 
 
+def points_of(
+    counts: np.ndarray,
+    *,
+    objective: str = "balanced",
+    class_weight: Sequence[float] | None = None,
+    fair_classes: FairClasses = None,
+) -> pd.DataFrame:
+    """Return what a rule sees of points ``(P, Y, A, Y)``: their metrics, ``accuracy`` being the one that is kept."""
+    table = metric_table(counts, fair_classes)
+    return table.assign(accuracy=kept_accuracy(counts, objective, class_weight))
+
+
+def small_cells(counts: np.ndarray) -> np.ndarray:
+    """Return which cells have some held-out rows, but too few to judge ``(Y, A)``, given ``(P, Y, A, Y)``."""
+    sizes = counts[0].sum(-1)
+    return np.asarray((sizes > 0) & (sizes < TOO_FEW))
+
+
+def _without(counts: np.ndarray, small: np.ndarray, fair_classes: FairClasses) -> np.ndarray:
+    """Return the counts without cells that are too small, unless no gap would be left to judge by."""
+    left = np.where(small[:, :, None], 0, counts)
+    groups = (left[0].sum(-1) > 0).sum(-1)[slice(None) if fair_classes is None else list(fair_classes)]
+    return left if (groups > 1).any() else counts
+
+
 def choose_radius(
     counts: np.ndarray,
     radii: Sequence[float] | np.ndarray,
     rule: Rule,
     *,
     diverged: np.ndarray | None = None,
-    objective: str = "balanced",
     guard: Guard | None = None,
+    seen: np.ndarray | None = None,
+    every_cell: bool = False,
+    **kept: Any,
 ) -> tuple[Choice, pd.DataFrame]:
     """Choose a radius by a rule.
 
@@ -249,52 +285,91 @@ def choose_radius(
     rule : Rule
     diverged : ndarray of bool, shape (P,), optional
         Radii that are not to be chosen.
-    objective : {"balanced", "standard"}
-        Which accuracy the rule gets as ``accuracy``: that over cells, or the share of correct predictions.
     guard : Guard, optional
         Points that do not pass it are chosen only where no other satisfies the rule.
+    seen : ndarray of shape (P, Y, A, Y), optional
+        What the rule goes by, where that is more than ``counts``: rows whose groups are inferred, by their shares.
+    every_cell : bool
+        Whether the rule also goes by cells with too few rows to judge.
+    **kept
+        ``objective``, ``class_weight`` and ``fair_classes``, as in :func:`points_of`: which accuracy the rule gets, and
+        which classes gaps are about.
 
     Returns
     -------
     choice : Choice
     frontier : DataFrame
-        A row per radius: ``rho``, the metrics, ``diverged``, with a guard ``levels_down`` where it does not pass, and which
-        is ``selected``.
+        A row per radius: ``rho``, the metrics of ``counts``, ``diverged``, with a guard ``levels_down`` where it does not
+        pass, with class weights the ``weighted_accuracy``, and which is ``selected``.
     """
     diverged = np.zeros(len(radii), dtype=bool) if diverged is None else diverged
     sound = np.flatnonzero(~diverged)
     if len(sound) == 0 or (isinstance(rule, AsAsked) and diverged[-1]):
         raise InputError(f"Training diverged at rho = {radii[-1]:g}; try smaller radii.")
-    points = metric_table(counts)
-    seen = points.assign(accuracy=points[KEPT[objective]])
-    plain = seen.iloc[plain_radius(radii)]
-    choice = choose(rule, seen.iloc[sound], plain, guard)
+    shown, fair = counts if seen is None else seen, kept.get("fair_classes")
+    points = points_of(shown if every_cell else _without(shown, small_cells(shown), fair), **kept)
+    plain = points.iloc[plain_radius(radii)]
+    choice = choose(rule, points.iloc[sound], plain, guard)
     choice = Choice(int(sound[choice.index]), choice.why)
-    guarded = {} if guard is None else {"levels_down": ~guard.passes(seen, plain)}
-    frontier = points.assign(diverged=diverged, **guarded, selected=np.arange(len(radii)) == choice.index)
+    told: dict[str, Any] = {} if guard is None else {"levels_down": ~guard.passes(points, plain)}
+    if kept.get("class_weight") is not None:
+        told["weighted_accuracy"] = kept_accuracy(counts, kept.get("objective", "balanced"), kept["class_weight"])
+    frontier = metric_table(counts, fair).assign(diverged=diverged, **told, selected=np.arange(len(radii)) == choice.index)
     frontier.insert(0, "rho", np.asarray(radii, dtype=np.float64))
     return choice, frontier
 
 
-def changes(plain: Confusion, chosen: Confusion) -> pd.DataFrame:
+def changes(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None) -> pd.DataFrame:
     """Return what every class and group loses or gains against plain training, on the same rows.
 
     Columns are ``count``, ``plain`` and ``chosen`` (accuracies), ``change``, and ``low`` and ``high``, the ends of its 95 %
-    interval: normal, as if both had been judged on rows of their own, so rather too wide; NaN where rows are not countable.
+    interval; NaN where rows are not countable.
+
+    Parameters
+    ----------
+    plain, chosen : Confusion
+    lost : ndarray of shape (Y, A), optional
+        How many rows plain training predicts right and the chosen model wrong. With them, intervals are those of pairs
+        (Agresti and Min, 2005); without, as if both had been judged on rows of their own, so too wide.
     """
     before, after = (cell_accuracy(c.counts).ravel() for c in (plain, chosen))
     count, change = chosen.counts.sum(-1).ravel(), after - before
-    variance = (before * (1 - before) + after * (1 - after)) / np.where(count > 0, count, np.nan)
+    n = np.where(count > 0, count, np.nan)
+    if lost is None:
+        middle, variance = change, (before * (1 - before) + after * (1 - after)) / n
+    else:
+        differ = 2 * lost.ravel() + n * change + 1  # rows that one predicts right and the other wrong, and half a row each
+        middle = n * change / (n + 2)
+        variance = np.maximum(differ / (n + 2) - middle**2, 0) / (n + 2)
     half = NormalDist().inv_cdf(0.975) * np.sqrt(variance) if chosen.countable else np.full(len(count), np.nan)
     index = pd.MultiIndex.from_product([chosen.class_names, chosen.group_names], names=["class", "group"])
-    ends = {"low": change - half, "high": change + half}
+    ends = {"low": np.minimum(middle - half, change), "high": np.maximum(middle + half, change)}
     return pd.DataFrame({"count": count, "plain": before, "chosen": after, "change": change} | ends, index=index)
 
 
-def who_pays(plain: Confusion, chosen: Confusion, *, most: int = 3) -> list[str]:
-    """Say in words which classes and groups lose and gain against plain training; cells with too few rows are left out."""
-    table = changes(plain, chosen)
-    judged = table[table["count"] >= TOO_FEW].sort_values("change")
+def who_pays_most(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None) -> str:
+    """Say in a few words which class and group loses most against plain training."""
+    judged = _judged(changes(plain, chosen, lost))
+    if len(judged) == 0:
+        return "too few rows to say"
+    ((cell, points),) = _in_words(judged.head(1), sign=-1)
+    if judged["change"].iloc[0] >= 0:
+        return "no one"
+    return f"{cell} loses {points}" if judged["change"].iloc[0] <= -LARGE_LOSS else f"no one loses more than {points}"
+
+
+def _judged(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the changes of cells with enough rows, the largest loss first."""
+    return table[table["count"] >= TOO_FEW].sort_values("change")
+
+
+def who_pays(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None, *, most: int = 3) -> list[str]:
+    """Say in words which classes and groups lose and gain against plain training; cells with too few rows are left out.
+
+    Parameters are those of :func:`changes`; at most ``most`` cells that lose are named.
+    """
+    table = changes(plain, chosen, lost)
+    judged = _judged(table)
     few = int(((table["count"] > 0) & (table["count"] < TOO_FEW)).sum())
     sentences = []
     kept = [class_accuracy(c.counts) for c in (plain, chosen)]
@@ -305,10 +380,10 @@ def who_pays(plain: Confusion, chosen: Confusion, *, most: int = 3) -> list[str]
     losing = judged[judged["change"] <= -LARGE_LOSS].head(most)
     sentences += [f"{cell} loses {points} against plain training." for cell, points in _in_words(losing, sign=-1)]
     if len(losing) == 0 and len(judged) > 0:
-        lost = -100 * float(judged["change"].iloc[0])
+        lost_most = -100 * float(judged["change"].iloc[0])
         which = f"No class and group with {TOO_FEW} held-out rows or more" if few else "No class and group"
         sentences.append(
-            f"{which} loses {f'more than {lost:.1f} points' if lost > 0 else 'accuracy'} against plain training."
+            f"{which} loses {f'more than {lost_most:.1f} points' if lost_most > 0 else 'accuracy'} against plain training."
         )
     gaining = judged[judged["change"] >= LARGE_LOSS].tail(1)
     sentences += [f"{cell} gains most: {points}." for cell, points in _in_words(gaining, sign=1)]

@@ -9,16 +9,19 @@ from importlib import metadata
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fairdro._utils.hashing import digest
 from fairdro.data import PROTOCOLS, Dataset, is_features, load_dataset, names
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
-from fairdro.methods import METHODS, OBJECTIVES, Baseline, Method, get_method
+from fairdro.methods import METHODS, OBJECTIVES, Baseline, FairDRO, Method, get_method
+from fairdro.metrics import class_codes
 from fairdro.training.engines import ENGINES, Engine, engines_for, get_engine, solvers_of
 
-BENCH = ["dataset", "model", "solver", "protocol", "split", "objective"]
+BENCH = ["dataset", "model", "solver", "protocol", "split", "objective", "fair_classes"]
+ALL = "all"
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 
 
@@ -32,7 +35,8 @@ def known_dataset(name: str) -> Dataset:
 class Bank:
     """One method over its grid and its seeds, on one split of one dataset: what is trained together.
 
-    ``objective`` is that of the bench it belongs to, for baselines; FairDRO and its ablations are balanced in any.
+    ``objective`` is that of the bench it belongs to. ``fair_classes`` are the names of the classes that gaps are about,
+    where these are not all.
     """
 
     dataset: str
@@ -43,6 +47,7 @@ class Bank:
     protocol: str = "validated"
     split: int = 0
     objective: str = "balanced"
+    fair_classes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.dataset} / {self.method.name} / {self.model} / {self.solver}"
@@ -58,12 +63,17 @@ class Bank:
         """Make a bank from plain data."""
         rest = {key: value for key, value in spec.items() if key not in {"method", "hyperparameters"}}
         method = get_method(spec["method"])(**spec["hyperparameters"])
-        return cls(**{**rest, "method": method, "seeds": tuple(spec["seeds"])})
+        tuples = {name: tuple(spec[name]) for name in ("seeds", "fair_classes")}
+        return cls(**{**rest, "method": method, **tuples})
 
     @property
     def bench(self) -> dict[str, Any]:
         """What it shares with the banks that it is compared with."""
-        return {name: getattr(self, name) for name in BENCH}
+        return {name: getattr(self, name) for name in BENCH} | {"fair_classes": ", ".join(self.fair_classes) or ALL}
+
+    def fair_codes(self, class_names: list[str]) -> tuple[int, ...] | None:
+        """Return the codes of the classes that gaps are about; None for all."""
+        return class_codes(self.fair_classes or None, np.array(class_names))
 
     @property
     def id(self) -> str:
@@ -112,7 +122,11 @@ class BenchPlan:
     split : int
         Seed of the train/test split; 0 is the paper's.
     objective : {"balanced", "standard"}
-        What the baselines minimise: every cell, or every sample, counts the same.
+        What is minimised beside fairness: every cell, or every sample, counts the same. With the paper's protocol that is
+        for baselines, as in the paper's appendix, and FairDRO stays balanced; with the validated one it is for all methods,
+        and points are chosen by that accuracy.
+    fair_classes : list of str
+        Names of the classes that gaps are about, and that FairDRO makes equal over groups; by default all.
     adaptive : bool, optional
         Whether half the points of a method with one strength go where the first half leaves holes in the frontier, judged on
         the training part. By default for solvers that train one seed.
@@ -127,6 +141,7 @@ class BenchPlan:
     protocol: str = "validated"
     split: int = 0
     objective: str = "balanced"
+    fair_classes: list[str] = field(default_factory=list)
     adaptive: bool | None = None
 
     def __post_init__(self) -> None:
@@ -235,8 +250,14 @@ class BenchPlan:
 
     def _bank(self, dataset: str, engine: Engine, kind: type[Method]) -> Bank:
         """Return the bank of a method over its grid, with the hyperparameters that suit the engine."""
-        fixed = engine.hyperparameters(kind, {"objective": self.objective} if issubclass(kind, Baseline) else {})
+        given: dict[str, Any] = {}
+        if issubclass(kind, Baseline) or (self.protocol == "validated" and issubclass(kind, FairDRO)):
+            given["objective"] = self.objective
+        if self.fair_classes and issubclass(kind, FairDRO):
+            given["fair_classes"] = class_codes(self.fair_classes, np.array(known_dataset(dataset).class_names))
+        fixed = engine.hyperparameters(kind, given)
         points = -(-self.points // 2) if self._is_adaptive(kind, engine) else self.points
         seeds = tuple(range(self.seeds)) if engine.seeded else (0,)
         method, solver = kind.sweep(points, **fixed), engine.solver
-        return Bank(dataset, method, self.model, solver, seeds, self.protocol, self.split, self.objective)
+        fair = tuple(self.fair_classes)
+        return Bank(dataset, method, self.model, solver, seeds, self.protocol, self.split, self.objective, fair)

@@ -13,13 +13,23 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import percent
-from fairdro.bench.plan import BENCH
+from fairdro.bench.plan import ALL, BENCH
 from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.summary import Summary
-from fairdro.bench.tables import MEASURES, PAPER_RULE, bench_title, paper_figures, searched, varying
+from fairdro.bench.tables import (
+    MEASURES,
+    PAPER_RULE,
+    bench_title,
+    find_point,
+    guard_of,
+    judged_points,
+    paper_figures,
+    searched,
+    varying,
+)
 from fairdro.frontier import convex_envelope
 from fairdro.methods import METHODS, get_method
-from fairdro.selection import KeepAccuracy, Rule
+from fairdro.selection import Guard, KeepAccuracy, Rule, who_pays, who_pays_most
 
 CHOSEN_ON = {
     "paper": "The paper's protocol chooses on the test part and judges on it too, which is optimistic.",
@@ -45,13 +55,15 @@ def build_report(summary: Summary) -> str:
     for key, part in points.groupby(BENCH, sort=False):
         selected = chosen_in[key]
         bench = _bench(bench_title(part.iloc[0], named), part, selected, banks[key])
+        guard = guard_of(bench["protocol"], summary.guard)
+        bench["guard"] = None if guard is None else [guard.keep_class_accuracy, guard.floor]
         benches.append(bench)
-        cards.append(_card(bench, selected, rule))
+        cards.append(_card(bench, selected, rule, _who_pays(selected, banks[key])))
     methods = {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
     kept = rule if isinstance(rule, KeepAccuracy) else PAPER_RULE
     data = {"keep": kept.keep_accuracy, "methods": methods, "benches": benches}
     template = resources.files("fairdro.bench").joinpath("report.html").read_text(encoding="utf-8")
-    told = escape(_how_chosen(rule, [bench["protocol"] for bench in benches]))
+    told = escape(_how_chosen(rule, summary.guard, [bench["protocol"] for bench in benches]))
     filled = {"version": escape(metadata.version("fairdro")), "summary": "\n".join(cards), "rule": told}
     filled |= {"data": _embedded(data), **{tag: _fingerprint(template, tag) for tag in ("style", "script")}}
     return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], template)
@@ -61,8 +73,9 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
     """Return all the page needs of a bench, as plain data."""
     trained = sorted((o for o in outcomes if o.refused is None), key=lambda o: len(o.bank.seeds))
     first = trained[0]
-    judged = "validation_" if "validation" in first.confusion else ""
-    models = {(o.bank.method.name, key): model for o in trained for key, model in _models(o).items()}
+    judged = judged_points(points)
+    plain = next((o for o in trained if o.bank.method.name == "scratch"), None)
+    models = {(o.bank.method.name, key): model for o in trained for key, model in _models(o, plain).items()}
     paper = {row["method"]: paper_figures(row) for _, row in selected.iterrows()}
     methods = []
     for name in points["method"].unique().tolist():
@@ -73,7 +86,10 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
             {
                 "name": name,
                 "search": list(get_method(name).search),
-                "points": [_point(row, judged) | models[name, row["hyperparameters"]] for row in curve.to_dict("records")],
+                "points": [
+                    _point(row, judged.loc[i]) | models[name, row["hyperparameters"]]
+                    for i, row in zip(curve.index, curve.to_dict("records"), strict=True)
+                ],
                 "envelope": sound[convex_envelope(*measures)].tolist() if len(sound) else [],
                 "paper": [paper[name].get(title, "") for title in MEASURES],
             }
@@ -91,24 +107,27 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
     }
 
 
-def _point(row: Row, judged: str) -> dict[str, Any]:
-    """Return the metrics of a point; unrounded, so that the page chooses as :func:`select` does."""
+def _point(row: Row, judged: pd.Series) -> dict[str, Any]:
+    """Return the metrics of a point, and those to choose by; unrounded, so that the page chooses as :func:`select` does."""
     measures = ["accuracy", "dca", "worst_accuracy"]
     return {
         "hyperparameters": json.loads(row["hyperparameters"]),
         "diverged": bool(row["diverged"]),
-        "judged": [row[f"{judged}accuracy"], row[f"{judged}dca"]],
+        "judged": judged[measures].tolist(),
+        "classes": [None if np.isnan(v) else v for v in judged.filter(like="class_accuracy_")],
         "mean": [row[name] for name in measures],
         "std": _plain([row[f"{name}_std"] for name in measures]),
         "seconds": round(row["seconds"], 4),
     }
 
 
-def _models(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """Return the cells (mean over seeds) and the history (first seed) of every point of a bank, by hyperparameters."""
+def _models(outcome: Outcome, plain: Outcome | None) -> dict[str, dict[str, Any]]:
+    """Return the cells (mean over seeds), the history (first seed) and who loses most, by hyperparameters."""
+    pays = None if plain is None else [who_pays_most(plain.judged[0], chosen) for chosen in outcome.judged]
     return {
         json.dumps(outcome.bank.method.hyperparameters(point)): {
             **{name: _plain(values[point].reshape(-1)) for name, values in outcome.cells.items()},
+            "pays": "" if pays is None else pays[point],
             "epochs": _plain(outcome.progress),
             "weights": _thousandths(outcome.weights[:, 0, point]),
             "training": _thousandths(outcome.accuracy[:, 0, point]),
@@ -128,7 +147,17 @@ def _thousandths(history: np.ndarray) -> list[list[int | None]]:
     return [[int(v) if v == v else None for v in cell] for cell in thousandths.tolist()]  # noqa: PLR0124 - NaN is not itself
 
 
-def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule) -> str:
+def _who_pays(selected: pd.DataFrame, outcomes: list[Outcome]) -> str:
+    """Say who loses and gains by FairDRO's chosen point against plain training, on the test part with the first seed."""
+    rows = {str(row["method"]): row for _, row in selected[selected["accuracy"].notna()].iterrows()}
+    if not {"scratch", "fairdro"} <= set(rows):
+        return ""
+    found = [find_point(outcomes, rows[name]) for name in ("scratch", "fairdro")]
+    plain, chosen = (outcome.judged[point] for outcome, point in found)
+    return " ".join(who_pays(plain, chosen, most=2))
+
+
+def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule, pays: str) -> str:
     """Say in plain words what fairness costs on a bench: HTML."""
     ranked = selected[selected["accuracy"].notna()].sort_values(["dca", "accuracy"], ascending=[True, False])
     told = {row["method"]: searched(row) for _, row in ranked.iterrows()}
@@ -152,6 +181,7 @@ def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule) -> str:
         sentences.append(_effect(_called(hero, told), rows[hero], plain))
         sentences.append(_fairest(hero, fairer, _called(first, told), rows[first], plain))
         figures = _figures(hero, rows[hero], plain) if plain is not None else ""
+    sentences += [f"Who pays, on the test part: {pays}"] if pays else []
     text = " ".join(sentences).replace(" %", "\u00a0%").replace(" = ", "\u00a0=\u00a0")
     return (
         f'<article class="card"><h3>{escape(bench["title"])}</h3>{figures}<p>{escape(text)}</p>'
@@ -193,11 +223,12 @@ def _figures(name: str, row: Row, plain: Row) -> str:
     return f'<p class="from-to">scratch → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
 
 
-def _how_chosen(rule: Rule, protocols: list[str]) -> str:
+def _how_chosen(rule: Rule, guard: Guard, protocols: list[str]) -> str:
     """Say how models were chosen, and how far their figures can be trusted."""
     chosen_on = " ".join(CHOSEN_ON[protocol] for protocol in dict.fromkeys(protocols))
+    guarded = f" {guard}" if "validated" in protocols and str(guard) else ""
     return (
-        f"Of every method, the {rule}. {chosen_on} Every bench is one split, and small cells are judged by few "
+        f"Of every method, the {rule}{guarded}. {chosen_on} Every bench is one split, and small cells are judged by few "
         "samples: small differences between methods may be chance."
     )
 
@@ -207,9 +238,10 @@ def _circumstances(bench: dict[str, Any]) -> str:
     cells = [f"{name}, {group}" for name in bench["classes"] for group in bench["groups"]]
     smallest = min(range(len(cells)), key=bench["counts"].__getitem__)
     seeds = "one training per point" if bench["seeds"] == 1 else f"means over {bench['seeds']} seeds"
+    fair = "" if bench["fair_classes"] == ALL else f", gaps of {bench['fair_classes']}"
     return (
         f"{bench['protocol'].capitalize()} protocol, split {bench['split']}, {bench['model']} model, {bench['solver']} "
-        f"solver, {bench['objective']} objective, {seeds}. Smallest test cell: {cells[smallest]}, "
+        f"solver, {bench['objective']} objective{fair}, {seeds}. Smallest test cell: {cells[smallest]}, "
         f"{bench['counts'][smallest]} samples."
     )
 

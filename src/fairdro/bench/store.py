@@ -26,7 +26,7 @@ from fairdro.methods import METHODS
 from fairdro.metrics import Confusion, cell_accuracy, metric_table, wilson_interval
 
 RESULTS = "results.csv"
-FORMAT = "2"  # of the files; raise it when they change
+FORMAT = "3"  # of the files; raise it when they change
 MODEL = ["model", "solver"]  # what may differ between benches that are compared
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
 
@@ -76,7 +76,7 @@ class Outcome:
             ]
         )
         metrics = [
-            metric_table(counts.reshape(-1, *counts.shape[2:])).add_prefix("" if part == "test" else f"{part}_")
+            metric_table(counts.reshape(-1, *counts.shape[2:]), self.fair).add_prefix("" if part == "test" else f"{part}_")
             for part, counts in self.confusion.items()
         ]
         return pd.concat([rows, *metrics], axis=1)
@@ -86,7 +86,12 @@ class Outcome:
         """How every point predicts the test part, with the first seed; soft groups have no intervals."""
         counts = self.confusion["test"][0]
         whole = np.array_equal(counts, counts.round())
-        return [Confusion(one, self.class_names, self.group_names, countable=whole) for one in counts]
+        return [Confusion(one, self.class_names, self.group_names, whole, self.fair) for one in counts]
+
+    @property
+    def fair(self) -> tuple[int, ...] | None:
+        """Codes of the classes that gaps are about; None for all."""
+        return self.bank.fair_codes(self.class_names)
 
     @cached_property
     def cells(self) -> dict[str, np.ndarray]:

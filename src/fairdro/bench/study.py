@@ -3,6 +3,7 @@
 out = "results"            # where to
 workers = 2                # optional
 select = "keep-accuracy=0.95"  # optional
+keep_class_accuracy = 0.8  # optional, as floor: the guard against levelling down
 
 [[bench]]
 datasets = ["adult", "compas"]
@@ -20,28 +21,30 @@ from pathlib import Path
 from typing import Any
 
 from fairdro.bench.plan import BenchPlan
-from fairdro.bench.tables import PAPER_RULE
+from fairdro.bench.tables import DEFAULT_GUARD, PAPER_RULE
 from fairdro.errors import InputError
-from fairdro.selection import Rule, rule_from
+from fairdro.selection import Guard, Rule, rule_from
 
 KINDS: dict[str, tuple[type, str]] = {
     "list[str]": (list, 'a list of names, for example ["adult"]'),
     "str": (str, "text in quotes"),
     "int": (int, "a whole number"),
     "bool | None": (bool, "true or false"),
+    "float": (float, "a number with a point, for example 0.8"),
 }
 PLAN_KINDS = {f.name: str(f.type) for f in fields(BenchPlan)}
-STUDY_KINDS = {"out": "str", "workers": "int", "select": "str"}
+STUDY_KINDS = {"out": "str", "workers": "int", "select": "str", "keep_class_accuracy": "float", "floor": "float"}
 
 
 @dataclass(frozen=True)
 class Study:
-    """Benches that share a folder, the number of worker processes and the selection rule."""
+    """Benches that share a folder, the number of worker processes, the selection rule and its guard."""
 
     plans: list[BenchPlan]
     out: Path = Path("results")
     workers: int | None = None
     rule: Rule = PAPER_RULE
+    guard: Guard = DEFAULT_GUARD
 
 
 class _Lines:
@@ -86,7 +89,15 @@ def read_study(path: Path) -> Study:
     if "out" in content and not content["out"].strip():
         raise lines.error("out", None, "out must name a folder.")
     plans = [_plan(bench, lines, number) for number, bench in enumerate(benches)]
-    return Study(plans, Path(content.get("out", Study.out)), content.get("workers"), rule)
+    return Study(plans, Path(content.get("out", Study.out)), content.get("workers"), rule, _guard(content, lines))
+
+
+def _guard(content: dict[str, Any], lines: _Lines) -> Guard:
+    given = {key: content[key] for key in ("keep_class_accuracy", "floor") if key in content}
+    try:
+        return Guard(**given)
+    except InputError as error:
+        raise lines.error(str(error).split()[0], None, str(error)) from error
 
 
 def _plan(bench: dict[str, Any], lines: _Lines, number: int) -> BenchPlan:

@@ -6,16 +6,26 @@ from functools import cached_property
 import pandas as pd
 
 from fairdro.bench.store import Outcome, Store
-from fairdro.bench.tables import PAPER_RULE, comparison, findings, how_chosen, over_seeds, select, with_intervals
-from fairdro.selection import Rule
+from fairdro.bench.tables import (
+    DEFAULT_GUARD,
+    PAPER_RULE,
+    comparison,
+    findings,
+    how_chosen,
+    over_seeds,
+    select,
+    with_intervals,
+)
+from fairdro.selection import Guard, Rule
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a store holds so far, and the points that a selection rule, by default the paper's, chooses from it."""
+    """What a store holds so far, and the points that a selection rule, by default the paper's, chooses from it, guarded."""
 
     store: Store
     rule: Rule = PAPER_RULE
+    guard: Guard = DEFAULT_GUARD
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
@@ -35,7 +45,7 @@ class Summary:
     @cached_property
     def selected(self) -> pd.DataFrame:
         """A row per method and bench: the chosen point, with intervals."""
-        return with_intervals(select(self.points, self.rule), self.outcomes)
+        return with_intervals(select(self.points, self.rule, self.guard), self.outcomes)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -45,7 +55,7 @@ class Summary:
     @property
     def how_chosen(self) -> str:
         """How points were chosen, in a line."""
-        return how_chosen(self.results, self.rule)
+        return how_chosen(self.results, self.rule, self.guard)
 
     @property
     def findings(self) -> list[str]:

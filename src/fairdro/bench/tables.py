@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import markdown_table
-from fairdro.bench.plan import BENCH
+from fairdro.bench.plan import ALL, BENCH
 from fairdro.bench.store import Outcome
 from fairdro.errors import InputError
 from fairdro.methods import get_method
 from fairdro.metrics import METRICS
-from fairdro.selection import KeepAccuracy, Rule, choose
+from fairdro.selection import Guard, KeepAccuracy, Rule, choose
 
 PAPER_RULE = KeepAccuracy()
+DEFAULT_GUARD = Guard()
 POINT = [*BENCH, "method", "hyperparameters"]
 MEASURES = {"accuracy": "accuracy", "DCA": "dca", "worst acc.": "worst_accuracy"}
 
@@ -34,21 +35,23 @@ def over_seeds(results: pd.DataFrame) -> pd.DataFrame:
     measures = [c for c in results.columns if c not in [*POINT, "seed", "diverged"]]
     grouped = results.groupby(POINT, sort=False)
     table = grouped[measures].mean()
-    spread = grouped[list(MEASURES.values())].std().rename(columns=lambda c: c + "_std")
+    spread = grouped[[*MEASURES.values(), "standard_accuracy"]].std().rename(columns=lambda c: c + "_std")
     table = table.join(spread).join(grouped.size().rename("seeds")).join(grouped["diverged"].any())
     return table.reset_index()
 
 
-def select(points: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
+def select(points: pd.DataFrame, rule: Rule = PAPER_RULE, guard: Guard = DEFAULT_GUARD) -> pd.DataFrame:
     """Choose one point of every method by a selection rule, a row per method and bench; the column ``why`` says why.
 
     Points, from :func:`over_seeds`, are judged on the validation part where there is one, else on the test part as in the
     paper. Where Scratch is not among the methods, the most accurate point stands in for it. Diverged models are not chosen;
-    a method none of whose points is eligible has an empty row.
+    a method none of whose points is eligible has an empty row. The guard against levelling down is for the validated
+    protocol; the paper's has none.
     """
     chosen = []
     for _, bench in points.groupby(BENCH, sort=False):
-        judged = _judged(bench)[~bench["diverged"]]
+        judged = judged_points(bench)[~bench["diverged"]]
+        guarded = guard_of(bench["protocol"].iloc[0], guard)
         methods = bench["method"][judged.index]
         plain = judged[methods == "scratch"] if "scratch" in set(methods) else judged
         for name, curve in bench.groupby("method", sort=False):
@@ -57,7 +60,7 @@ def select(points: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
             row[["hyperparameters", *(c for c in curve.columns if c not in POINT)]] = None
             if len(eligible):
                 try:
-                    choice = choose(rule, eligible, plain.iloc[int(plain["accuracy"].argmax())])
+                    choice = choose(rule, eligible, plain.iloc[int(plain["accuracy"].argmax())], guarded)
                     row, why = curve.loc[eligible.index[choice.index]], choice.why
                 except InputError as error:
                     why = str(error).split(";")[0]
@@ -65,12 +68,19 @@ def select(points: pd.DataFrame, rule: Rule = PAPER_RULE) -> pd.DataFrame:
     return pd.DataFrame(chosen).reset_index(drop=True)
 
 
-def _judged(bench: pd.DataFrame) -> pd.DataFrame:
-    """Return the metrics to choose by, as a selection rule gets them."""
+def guard_of(protocol: str, guard: Guard) -> Guard | None:
+    """Return the guard of a bench: none with the paper's protocol, which is the paper's own rule."""
+    return None if protocol == "paper" else guard
+
+
+def judged_points(bench: pd.DataFrame) -> pd.DataFrame:
+    """Return the metrics to choose by, as a selection rule gets them: ``accuracy`` is that of the objective."""
     validated = "validation_accuracy" in bench and bench["validation_accuracy"].notna().all()
     prefix = "validation_" if validated else ""
     metrics = bench.filter(regex=rf"^{prefix}({'|'.join(METRICS)}|class_accuracy_\d+)$")
-    return metrics.rename(columns=lambda name: name.removeprefix(prefix)).dropna(axis=1, how="all")
+    metrics = metrics.rename(columns=lambda name: name.removeprefix(prefix)).dropna(axis=1, how="all")
+    standard = (bench["objective"].iloc[0], bench["protocol"].iloc[0]) == ("standard", "validated")
+    return metrics.assign(accuracy=metrics["standard_accuracy"]) if standard else metrics
 
 
 def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFrame:
@@ -85,7 +95,8 @@ def with_intervals(selected: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFr
             continue
         outcome, point = find_point(outcomes, chosen)
         metrics = outcome.judged[point].metrics()
-        bounds.append({f"{m}_{end}": float(metrics[end][m]) for m in MEASURES.values() for end in ("low", "high")})
+        measures = shown_measures(selected).values()
+        bounds.append({f"{m}_{end}": float(metrics[end][m]) for m in measures for end in ("low", "high")})
     return selected.join(pd.DataFrame(bounds, index=selected.index))
 
 
@@ -102,12 +113,13 @@ def find_point(outcomes: list[Outcome], chosen: pd.Series) -> tuple[Outcome, int
     raise LookupError(f"no stored bank holds {where} with {wanted}")
 
 
-def how_chosen(results: pd.DataFrame, rule: Rule = PAPER_RULE) -> str:
+def how_chosen(results: pd.DataFrame, rule: Rule = PAPER_RULE, guard: Guard = DEFAULT_GUARD) -> str:
     """Say in a line how :func:`select` chose."""
     parts = {"paper": "test part, as the paper does", "validated": "validation part"}
     part = "; ".join(parts[protocol] for protocol in dict.fromkeys(results["protocol"]))
     text = str(rule) if "scratch" in set(results["method"]) else str(rule).replace("plain training's", "the best")
-    return f"{text[0].upper()}{text[1:]}, chosen on the {part} (percent)"
+    guarded = f" {guard}" if "validated" in set(results["protocol"]) else ""
+    return f"{text[0].upper()}{text[1:]}{guarded}, chosen on the {part} (percent)"
 
 
 def findings(selected: pd.DataFrame) -> list[str]:
@@ -134,6 +146,7 @@ def varying(table: pd.DataFrame) -> list[str]:
 def bench_title(row: pd.Series, named: Sequence[str]) -> str:
     """Name the bench of a row by its dataset and some of what describes it."""
     words = {"split": "split {}", "objective": "{} objective", "protocol": "{} protocol", "model": "{} model"}
+    words["fair_classes"] = "fair: {}"
     return ", ".join([row["dataset"], *(words.get(name, "{}").format(row[name]) for name in dict.fromkeys(named))])
 
 
@@ -150,25 +163,32 @@ def comparison(selected: pd.DataFrame, refused: pd.DataFrame | None = None) -> p
             rows.append(shown | {"chosen": f"N/A: {row['why']}"})
             continue
         shown["chosen"] = searched(row)
-        for title, measure in MEASURES.items():
+        for title, measure in shown_measures(selected).items():
             interval = [100 * row.get(f"{measure}_{end}", np.nan) for end in ("low", "high")]
             shown[title] = _figure(100 * row[measure], 100 * row[f"{measure}_std"], interval)
         rows.append(shown | {f"paper: {title}": figure for title, figure in paper_figures(row).items()})
     for refusal in [] if refused is None else refused.to_dict("records"):
         told = {c: str(refusal[c]) for c in ["method", *named]}
         rows.append(told | {"chosen": f"N/A: {str(refusal['reason']).split(';')[0]}"})
-    titles = [*MEASURES, *(f"paper: {title}" for title in MEASURES)]
+    titles = [*shown_measures(selected), *(f"paper: {title}" for title in MEASURES)]
     columns = ["dataset", "method", *(c for c in named if c != "dataset"), "chosen", *titles]
     table = pd.DataFrame([dict.fromkeys(columns, "") | row for row in rows], columns=columns)
     table = table.sort_values("dataset", kind="stable", ignore_index=True)
     return table.loc[:, [c for c in columns if not c.startswith("paper") or table[c].ne("").any()]]
 
 
+def shown_measures(selected: pd.DataFrame) -> dict[str, str]:
+    """Name the measures of a table for people; where an objective is the standard one, with ordinary accuracy."""
+    standard = {"correct": "standard_accuracy"} if (selected["objective"] == "standard").any() else {}
+    return {"accuracy": "accuracy"} | standard | MEASURES
+
+
 def paper_figures(row: pd.Series) -> dict[str, str]:
     """Return the paper's figures for the method of a row, where it was trained as in the paper."""
     paper = paper_results().set_index(["dataset", "method"])
     key = (row["dataset"], row["method"])
-    as_there = (row["model"], row["protocol"], row["split"], row["objective"]) == ("linear", "paper", 0, "balanced")
+    told = [row[name] for name in ("model", "protocol", "split", "objective", "fair_classes")]
+    as_there = told == ["linear", "paper", 0, "balanced", ALL]
     if key not in paper.index or not as_there:
         return {}
     theirs = paper.loc[key]

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from fairdro.bench import BenchPlan, Study
     from fairdro.networks.runs import Job
-    from fairdro.selection import Rule
+    from fairdro.selection import Guard, Rule
 
 SELECT_HELP = (
     "How to choose a point of each method: 'keep-accuracy=0.95' (the paper's, the default), 'max-dca=0.05' or 'knee'."
 )
-PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "adaptive")
+PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "fair_classes", "adaptive")
 NETWORK = ("data", "network", "epochs", "size", "width", "soft")  # only with --last-layer
 WIDE = 120  # columns that the whole table needs
 
@@ -73,7 +73,10 @@ def bench(
     ] = None,
     objective: Annotated[
         str | None,
-        typer.Option(help="What baselines minimise: 'balanced', the default (every cell counts the same), or 'standard'."),
+        typer.Option(help="What is minimised: 'balanced', the default (every cell counts the same), or 'standard'."),
+    ] = None,
+    fair_classes: Annotated[
+        list[str] | None, typer.Option("--fair-class", help="Class that gaps are about; by default all classes.")
     ] = None,
     adaptive: Annotated[
         bool | None,
@@ -83,6 +86,8 @@ def bench(
         ),
     ] = None,
     select: Annotated[str | None, typer.Option(help=SELECT_HELP)] = None,
+    keep_class_accuracy: options.KeepClassAccuracy = None,
+    floor: options.Floor = None,
     workers: Annotated[int | None, typer.Option(help="Processes to train in; by default as many as suit.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for results, tables, pictures and the report; by default results.")
@@ -109,15 +114,17 @@ def bench(
     """Train methods over their hyperparameters and compare accuracy with fairness. A bench that was stopped goes on."""
     study = _study(options.given_of(**locals()))
     _train(study)
-    _show(study.out, study.rule)
+    _show(study.out, study.rule, study.guard)
 
 
 def report(
     folder: Annotated[Path, typer.Argument(help="Output folder of a bench.")],
     select: Annotated[str | None, typer.Option(help=SELECT_HELP)] = None,
+    keep_class_accuracy: options.KeepClassAccuracy = None,
+    floor: options.Floor = None,
 ) -> None:
     """Make tables, pictures and the report of a bench again, from what is stored."""
-    _show(folder, _rule(select))
+    _show(folder, _rule(select), _guard(options.given_of(keep_class_accuracy=keep_class_accuracy, floor=floor)))
 
 
 def _study(given: dict[str, Any]) -> Study:
@@ -138,7 +145,8 @@ def _study(given: dict[str, Any]) -> Study:
         plan.check()
         if plan.left_out_sentence is not None:
             say(plan.left_out_sentence)
-    return Study(plans, given.get("out", Study.out), given.get("workers"), rule)
+    guard = _guard({name: given[name] for name in ("keep_class_accuracy", "floor") if name in given})
+    return Study(plans, given.get("out", Study.out), given.get("workers"), rule, guard)
 
 
 def _plans(given: dict[str, Any]) -> list[BenchPlan]:
@@ -200,6 +208,12 @@ def _rule(select: str | None) -> Rule:
     return PAPER_RULE if select is None else rule_from(select)
 
 
+def _guard(given: dict[str, float]) -> Guard:
+    from fairdro.selection import Guard
+
+    return Guard(**given)
+
+
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
@@ -229,14 +243,14 @@ def _workers_for(plan: BenchPlan) -> int:
     return 1 if all(engine.parallel for engine in plan.engines) else joblib.cpu_count()
 
 
-def _show(out: Path, rule: Rule) -> None:
+def _show(out: Path, rule: Rule, guard: Guard) -> None:
     """Write what people look at, print the table, and say what was found and where to look."""
     from fairdro.bench import Store, Summary, write_outputs
 
     store = Store(out)
     if store.outdated:
         say(f"{store.outdated} stored banks are of another version or of other data, and are left out.")
-    summary = Summary(store, rule)
+    summary = Summary(store, rule, guard)
     with status("Drawing ..."):
         write_outputs(summary)
     shown = summary.table

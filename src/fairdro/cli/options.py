@@ -7,7 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+
+KeepAccuracy = Annotated[
+    float | None, typer.Option(help="Share of plain training's accuracy to keep on held-out rows; by default 0.95.")
+]
+KeepClassAccuracy = Annotated[
+    float | None,
+    typer.Option(help="Share of plain training's accuracy that every class keeps, where that can be; by default 0.8."),
+]
+Floor = Annotated[float | None, typer.Option(help="Likewise, accuracy of the worst class and group.")]
+Objective = Annotated[
+    str | None,
+    typer.Option(help="What to keep: 'balanced' accuracy over classes and groups, the default, or 'standard', of all rows."),
+]
+ClassWeight = Annotated[
+    list[str] | None,
+    typer.Option(help="What errors on a class cost: 'denied=5'; give several. Or 'balanced': classes count the same."),
+]
+FairClass = Annotated[
+    list[str] | None,
+    typer.Option(help="Class whose accuracy is to be equal over groups, e.g. approvals only; by default all classes."),
+]
+MissingGroups = Annotated[
+    str | None,
+    typer.Option(help="Where a group is missing: 'group' of its own (the default), 'infer', 'ignore' or 'refuse'."),
+]
 
 NAMES: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
     "method": ("methods", lambda methods: methods.METHODS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -19,22 +19,17 @@ if TYPE_CHECKING:
     from fairdro.metrics import Confusion
 
 
-KEEP_CLASS_HELP = "Share of plain training's accuracy that every class keeps, where that can be; by default 0.8."
-FLOOR_HELP = "Likewise, accuracy of the worst class and group."
-OBJECTIVE_HELP = "What to keep: 'balanced' accuracy over classes and groups, the default, or 'standard', that of all rows."
-
-
 def fit(
     file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet.")],
     target: Annotated[str, typer.Option(help="Column to predict.")],
     group: Annotated[list[str], typer.Option(help="Sensitive column to be fair to; give several for their combinations.")],
     out: Annotated[Path, typer.Option(help="Folder for the model and its card.")],
-    keep_accuracy: Annotated[
-        float | None, typer.Option(help="Share of plain training's accuracy to keep on held-out rows; by default 0.95.")
-    ] = None,
-    keep_class_accuracy: Annotated[float | None, typer.Option(help=KEEP_CLASS_HELP)] = None,
-    floor: Annotated[float | None, typer.Option(help=FLOOR_HELP)] = None,
-    objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
+    keep_accuracy: options.KeepAccuracy = None,
+    keep_class_accuracy: options.KeepClassAccuracy = None,
+    floor: options.Floor = None,
+    objective: options.Objective = None,
+    class_weight: options.ClassWeight = None,
+    fair_class: options.FairClass = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out.")] = None,
     model: Annotated[
@@ -44,11 +39,12 @@ def fit(
             autocompletion=options.complete("model", also=["head"]),
         ),
     ] = None,
+    missing_groups: options.MissingGroups = None,
     small_cells: Annotated[
         str | None,
         typer.Option(help="Where a class and group have too few rows: 'warn', the default, 'merge' groups or 'refuse'."),
     ] = None,
-    min_cell_size: Annotated[int | None, typer.Option(help="How many rows are enough; by default 30.")] = None,
+    min_cell_size: Annotated[int | None, typer.Option(help="How many held-out rows are enough; by default 30.")] = None,
     estimator: Annotated[
         str | None,
         typer.Option(
@@ -62,18 +58,18 @@ def fit(
     from fairdro.estimators import save
     from fairdro.estimators.saving import check_free
     from fairdro.estimators.tables import fit_table
-    from fairdro.selection import KeepAccuracy
 
-    if keep_accuracy is not None and rho is not None:
-        raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
-    rule = KeepAccuracy() if keep_accuracy is None else KeepAccuracy(keep_accuracy)
-    given = options.given_of(
+    given = _choice(
         rho=rho,
+        keep_accuracy=keep_accuracy,
         keep_class_accuracy=keep_class_accuracy,
         floor=floor,
         objective=objective,
+        class_weight=_costs(class_weight),
+        fair_classes=fair_class,
         drop=drop,
         model=model,
+        missing_groups=missing_groups,
         small_cells=small_cells,
         min_cell_size=min_cell_size,
         estimator=estimator,
@@ -82,33 +78,72 @@ def fit(
     with status(f"Reading {file} ..."):
         table = read_table(file)
     with sentences():
-        fitted = fit_table(table, target=target, groups=group, keep_accuracy=rule.keep_accuracy, verbose=True, **given)
+        fitted = fit_table(table, target=target, groups=group, verbose=True, **given)
     save(fitted.model, out)
+    _print_fitted(fitted, f"The model and its card are in {out}.")
+
+
+def _choice(**given: Any) -> dict[str, Any]:
+    """Return the options that were given, unless two of them say how to choose rho."""
+    if given["keep_accuracy"] is not None and given["rho"] is not None:
+        raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
+    if given["keep_accuracy"] is not None and not 0 <= given["keep_accuracy"] <= 1:
+        raise InputError(f"--keep-accuracy is a share between 0 and 1, got {given['keep_accuracy']:g}.")
+    return options.given_of(**given)
+
+
+def _costs(given: list[str] | None) -> dict[str, float] | str | None:
+    """Read costs of classes: name=cost, or the word balanced."""
+    if not given or given == ["balanced"]:
+        return given[0] if given else None
+    costs = {}
+    for text in given:
+        name, _, cost = text.rpartition("=")
+        try:
+            costs[name] = float(cost)
+        except ValueError as error:
+            raise InputError(
+                f"--class-weight takes a class and its cost, e.g. 'denied=5', or 'balanced'; got {text!r}."
+            ) from error
+    return costs
+
+
+def _print_fitted(fitted: FittedTable, where: str) -> None:
+    """Print what was done, accuracies before and after, and who pays."""
     for note in fitted.notes:
         tell(note)
     _print_before_and_after(fitted)
-    for sentence in fitted.model[-1].who_pays():
+    final = fitted.final
+    for sentence in final.who_pays():
         tell(sentence)
-    chosen = "as asked for" if rho is not None else f"the {rule}"
-    tell(f"rho = {fitted.rho:.4g}, {chosen}. The model and its card are in {out}.")
+    chosen = "as asked for" if final._asked_ else f"the {final._how_chosen_}"
+    tell(f"rho = {final.rho_:.4g}, {chosen}. {where}")
 
 
 def _print_before_and_after(fitted: FittedTable) -> None:
-    """Print the accuracy of every cell, and the metrics, of plain training and of the model."""
+    """Print the accuracy of every class and group, and the metrics, of training as usual, plain training and the model."""
     from fairdro.estimators.card import by_cell
 
-    table = Table("class", "group", "rows", "plain", "fair", "note", title="Accuracy on held-out rows, in percent")
-    before = fitted.before.cells()["accuracy"]
-    for (label, of), row in by_cell(fitted.after.cells()):
-        accuracies = (percent(before[label, of]), percent(row["accuracy"]))
-        table.add_row(Text(label), Text(of), f"{row['count']:,}", *accuracies, row["note"])
+    shown = fitted.columns
+    table = Table("class", "group", "rows", *shown, "note", title="Accuracy on held-out rows, in percent")
+    accuracies = [judged.cells()["accuracy"] for judged in shown.values()]
+    for (label, of), row in by_cell(shown["fair"].cells()):
+        figures = (percent(accuracy[label, of]) for accuracy in accuracies)
+        table.add_row(Text(label), Text(of), f"{row['count']:,}", *figures, row["note"])
     table.add_section()
-    judged = [fitted.before.metrics(), fitted.after.metrics()]
+    metrics = [judged.metrics() for judged in shown.values()]
     titles = {"accuracy": "balanced accuracy", "standard_accuracy": "ordinary accuracy", "dca": "DCA (gap)"}
     for name, title in titles.items():
-        values = [[percent(metrics[c][name]) for c in ("value", "low", "high")] for metrics in judged]
+        values = [[percent(found[c][name]) for c in ("value", "low", "high")] for found in metrics]
         table.add_row(title, "", "", *(f"{value} ({low} to {high})" for value, low, high in values))
     console.print(table)
+    if shown["fair"].about:
+        tell(shown["fair"].about)
+    tell(
+        "as usual: every row counts the same, no fairness"
+        + ("; plain: every class and group counts the same, rho 0" if "plain" in shown else "")
+        + "; fair: the model that was chosen."
+    )
 
 
 def head(
@@ -120,34 +155,37 @@ def head(
     group_columns: Annotated[
         str | None, typer.Option(help="The same of the groups: 'g_*'. Without, the head infers no groups.")
     ] = None,
-    keep_accuracy: Annotated[float | None, typer.Option(help="Share of plain accuracy to keep; by default 0.95.")] = None,
-    keep_class_accuracy: Annotated[float | None, typer.Option(help=KEEP_CLASS_HELP)] = None,
-    floor: Annotated[float | None, typer.Option(help=FLOOR_HELP)] = None,
-    objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
+    keep_accuracy: options.KeepAccuracy = None,
+    keep_class_accuracy: options.KeepClassAccuracy = None,
+    floor: options.Floor = None,
+    objective: options.Objective = None,
+    class_weight: options.ClassWeight = None,
+    fair_class: options.FairClass = None,
+    missing_groups: options.MissingGroups = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
 ) -> None:
     """Fit a fair head to the probabilities of any model, and save it."""
     from fairdro._utils.files import read_table
-    from fairdro.estimators.tables import FittedTable, fit_head_table
+    from fairdro.estimators.tables import fit_head_table
 
-    if keep_accuracy is not None and rho is not None:
-        raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
-    given = options.given_of(
-        keep_accuracy=keep_accuracy, keep_class_accuracy=keep_class_accuracy, floor=floor, objective=objective, rho=rho
+    given = _choice(
+        rho=rho,
+        keep_accuracy=keep_accuracy,
+        keep_class_accuracy=keep_class_accuracy,
+        floor=floor,
+        objective=objective,
+        class_weight=_costs(class_weight),
+        fair_classes=fair_class,
+        missing_groups=missing_groups,
     )
     with status(f"Reading {file} ..."):
         table = read_table(file)
     with sentences():
-        fitted, notes = fit_head_table(
+        fitted = fit_head_table(
             table, target=target, groups=group, class_columns=class_columns, group_columns=group_columns, **given
         )
-    fitted.save(out)
-    for note in notes:
-        tell(note)
-    _print_before_and_after(FittedTable(fitted, fitted.held_out(0), fitted.held_out(), fitted.rho_, []))
-    for sentence in fitted.who_pays():
-        tell(sentence)
-    tell(f"rho = {fitted.rho_:.4g}, the {fitted._how_chosen_}. The head is in {out}.")
+    fitted.model.save(out)
+    _print_fitted(fitted, f"The head is in {out}.")
 
 
 def predict(
@@ -185,6 +223,13 @@ def audit(
     target: Annotated[str, typer.Option(help="Column with the truth.")],
     prediction: Annotated[str, typer.Option(help="Column with what any model predicted.")],
     group: Annotated[list[str], typer.Option(help="Sensitive column; give several for their combinations.")],
+    fair_class: Annotated[list[str] | None, typer.Option(help="Class that gaps are about; by default all classes.")] = None,
+    missing_groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Where a group is missing: 'group' of its own (the default), or 'ignore', which counts others only."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the same in Markdown.")] = None,
 ) -> None:
     """Judge the predictions of any model: metrics with intervals, and every class and group."""
@@ -194,7 +239,8 @@ def audit(
 
     with status(f"Reading {file} ..."):
         table = read_table(file)
-    judged, notes = audit_table(table, target=target, prediction=prediction, groups=group)
+    given = options.given_of(fair_classes=fair_class, missing_groups=missing_groups)
+    judged, notes = audit_table(table, target=target, prediction=prediction, groups=group, **given)
     if out is not None:
         write_whole(out, build_audit(f"{prediction!r} against {target!r} in {file.name}", judged, notes))
     for note in notes:
@@ -212,6 +258,8 @@ def _print_audit(judged: Confusion) -> None:
     for name, *row in judged.metrics().itertuples():
         metrics.add_row(METRIC_NAMES[str(name)], *map(percent, row))
     console.print(metrics)
+    if judged.about:
+        tell(judged.about)
     cells = Table("class", "group", "rows", "accuracy", "from", "to", "note")
     for (label, of), cell in by_cell(judged.cells()):
         figures = (percent(cell[name]) for name in ("accuracy", "low", "high"))

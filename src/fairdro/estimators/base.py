@@ -5,51 +5,114 @@ import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from fairdro.cells import Cells, check_weights
+from fairdro.errors import InputError
+from fairdro.estimators.parts import group_probabilities, infer_groups
 from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW, Groups, encode_groups, settle_small_cells
+from fairdro.methods import OBJECTIVES
+from fairdro.metrics import class_codes
 
 
 class CellsMixin:
     """Classes and groups of rows, as every model here takes them."""
 
     classes_: np.ndarray
+    objective: str = OBJECTIVES[0]
+    class_weight: Any = None
+    fair_classes: Any = None
     small_cells: str = "warn"
     min_cell_size: int = TOO_FEW
+    missing_groups: str = "refuse"
+    class_weight_: np.ndarray | None = None
+    _counted: ClassVar[str] = "rows"
+    _fair_codes_: list[int] | None = None
+    _unknown_: str = ""
 
-    def _cells(self, codes: np.ndarray, sensitive: Any, weight: np.ndarray | None) -> Cells:
-        """Return the cells of rows of classes ``codes``, groups that are too small settled."""
-        groups = self._groups(codes, sensitive)
+    def _cells(self, codes: np.ndarray, sensitive: Any, weight: np.ndarray | None, X: Any = None) -> Cells:
+        """Return the cells of rows of classes ``codes``: groups that are too small settled, those that are missing too."""
+        self._settle_classes(codes)
+        groups = self._groups(codes, sensitive, X)
         scale = 1.0
         if weight is not None:
             check_weights(weight, len(codes))
             scale = float(2.0 ** np.floor(np.log2(weight.max())))  # a power of two, so that whole numbers stay exact
             weight = weight / scale
         cells = Cells.from_labels(codes, groups, n_classes=len(self.classes_), sample_weight=weight)
-        self.cell_counts_ = cells.counts.numpy() * scale
-        self._countable_ = weight is None and not groups.soft
-        return cells
+        known = cells.known_part
+        self.cell_counts_ = known.counts.numpy() * scale
+        self._countable_ = weight is None and not known.soft
+        self._unknown_ = self._say_unknown(groups)
+        return self._inferred(X, cells) if groups.known is not None and not groups.unknown_group else cells
 
-    def _groups(self, codes: np.ndarray, sensitive: Any) -> Groups:
+    def _settle_classes(self, codes: np.ndarray) -> None:
+        """Keep what errors on every class cost, and which classes are to be fair, by the order of the classes."""
+        self._fair_codes_ = None
+        if (fair := class_codes(self.fair_classes, self.classes_)) is not None:
+            self._fair_codes_ = list(fair)
+        self.class_weight_ = None
+        if self.class_weight is not None:
+            balanced = isinstance(self.class_weight, str) and self.objective == OBJECTIVES[0]
+            y = self.classes_ if balanced else self.classes_[codes]  # classes that count the same are balanced
+            try:
+                self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y).astype(np.float64)
+            except (TypeError, ValueError, AttributeError) as error:
+                named = ", ".join(map(str, self.classes_))
+                raise InputError(
+                    f"class_weight must be 'balanced' or a dictionary of costs by class ({named}), got "
+                    f"{self.class_weight!r}: {error}."
+                ) from error
+            if not np.isfinite(self.class_weight_).all() or (self.class_weight_ <= 0).any():
+                raise InputError(f"class_weight must hold positive numbers, got {self.class_weight!r}.")
+
+    def _by_class(self) -> dict[str, Any]:
+        """Return what errors on every class cost, and the codes of the classes that are to be fair."""
+        costs = None if self.class_weight_ is None else tuple(self.class_weight_.tolist())
+        return {"class_weight": costs, "fair_classes": None if self._fair_codes_ is None else tuple(self._fair_codes_)}
+
+    def _groups(self, codes: np.ndarray, sensitive: Any, X: Any) -> Groups:
         given = sensitive is not None
-        found = encode_groups(sensitive) if given else Groups(np.zeros(len(codes), dtype=np.int64), ["all"])
+        found = Groups(np.zeros(len(codes), dtype=np.int64), ["all"])
+        if given:
+            found = encode_groups(sensitive, self.missing_groups)
         if len(found.names) == 1 and self._wants_groups():
             without = "" if given else "fit was called without sensitive_features: "
             warnings.warn(f"{without}all rows are one group, with nothing to be fair between.", UserWarning, stacklevel=5)
-        counts = Cells.from_labels(codes, found, n_classes=len(self.classes_)).counts.numpy()
         groups = found
         if given:
+            counts = self._held_out_counts(X, Cells.from_labels(codes, found, n_classes=len(self.classes_)))
             names, how, floor = [str(c) for c in self.classes_], self.small_cells, self.min_cell_size
-            groups = settle_small_cells(found, counts, class_names=names, how=how, floor=floor)
+            groups = settle_small_cells(found, counts, class_names=names, how=how, floor=floor, rows=self._counted)
         self.group_names_ = groups.names
         self.merged_groups_ = [name for name in found.names if name not in groups.names]
         return groups
+
+    def _held_out_counts(self, X: Any, cells: Cells) -> np.ndarray:
+        """Return how many rows of every cell the model will be judged by ``(Y, A)``."""
+        return cells.known_part.counts.numpy()
+
+    def _inferred(self, X: Any, cells: Cells) -> Cells:
+        """Return the cells with inferred shares of the groups that are missing."""
+        raise NotImplementedError
+
+    def _say_unknown(self, groups: Groups) -> str:
+        """Say how many rows are of unknown group, and what becomes of them."""
+        if groups.n_unknown == 0:
+            return ""
+        fate = "are trained on, but do not count for fairness" if groups.unknown_group else "count by inferred shares"
+        return (
+            f"The group of {groups.n_unknown:,} of {len(groups):,} rows is not known: in training they {fate}. Figures "
+            "count rows of known group only."
+        )
 
     def _wants_groups(self) -> bool:
         """Whether there is something to be fair about."""
@@ -90,7 +153,14 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         if weight is not None:
             weight = _check_sample_weight(weight, X, dtype=np.float64)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        return X, self._cells(codes, sensitive, weight)
+        return X, self._cells(codes, sensitive, weight, X)
+
+    def _inferred(self, X: Any, cells: Cells) -> Cells:
+        return infer_groups(cells, group_probabilities(self._group_model(), X, cells, self._seed()))
+
+    def _group_model(self) -> Any:
+        """Return a classifier that tells groups apart by the features, for rows whose group is missing."""
+        return make_pipeline(StandardScaler(with_mean=False), LogisticRegression(max_iter=1000))
 
     def _seed(self) -> int:
         if isinstance(self.random_state, numbers.Integral):
@@ -102,13 +172,13 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         raise NotImplementedError
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable class of every row."""
+        """Return the class that is decided for every row: that of the largest score of :meth:`decision_function`."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities of the classes ``(N, Y)``."""
-        logits = self.decision_function(X)
-        if logits.ndim == 1:
-            logits = np.column_stack([np.zeros_like(logits), logits])
-        return torch.from_numpy(logits).softmax(-1).numpy()
+        """Return the probabilities of the classes ``(N, Y)`` among people like those trained on, calibrated.
+
+        They say how likely a class is, not what is decided: see :meth:`predict`.
+        """
+        raise NotImplementedError

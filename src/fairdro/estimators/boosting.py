@@ -8,23 +8,26 @@ import numpy as np
 import pandas as pd
 import torch
 from joblib import effective_n_jobs
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairdro._utils.progress import bar
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
+from fairdro.estimators.choice import HeldOut
 from fairdro.estimators.head_classifier import FairDROHeadClassifier
 from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW
 from fairdro.methods import Method
-from fairdro.metrics import confusion_counts
 from fairdro.models.trees import Trees, TreeSettings, read_trees
-from fairdro.selection import Rule
+from fairdro.selection import Rule, plain_radius
+from fairdro.training.calibration import fit_class_scaling, logarithms, scale
 from fairdro.training.engines import solvers_of
 from fairdro.training.folds import check_two_rows_per_class, hold_out
+from fairdro.training.gradients import softmax
 from fairdro.training.head import OutOfFold
-from fairdro.training.trees import CellTrees, grow_cell_trees, predict_out_of_fold
+from fairdro.training.trees import CellTrees, grow_cell_trees, grow_class_trees, predict_out_of_fold
 from fairdro.training.weighted_trees import ERRORS, WeightedTrees, train_weighted_trees
 
 MODEL = "boosting"
@@ -53,6 +56,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         Likewise, the least accuracy of the worst class and group.
     objective : {"balanced", "standard"}, default "balanced"
         As of :class:`FairDROHeadClassifier`.
+    class_weight, fair_classes
+        As of :class:`~fairdro.FairDROClassifierCV`.
     strategy : {"head", "weights"}, default "head"
         ``head``: trees predict class and group once, and FairDRO fits a head to them (:mod:`fairdro.training.trees`).
         ``weights``: FairDRO's weights scale the gradients of boosting, for every radius anew
@@ -78,6 +83,9 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
     small_cells : {"warn", "merge", "refuse"}, default "warn"
         What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
     min_cell_size : int, default 30
+        Of held-out rows.
+    missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
+        As of :class:`~fairdro.FairDROClassifier`.
     n_jobs : int, default -1
         Threads, in scikit-learn's sense: -1 for all cores, None for one.
     random_state : int, default 0
@@ -89,14 +97,16 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
     ----------
     frontier_, rho_, best_index_, confusion_
         As of :class:`~fairdro.FairDROClassifierCV`.
-    classes_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
+    classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`~fairdro.FairDROClassifier`.
     frontier_weights_ : ndarray of shape (P, Y, A)
         With ``head``: q of every radius of ``frontier_``; see :meth:`at`.
     share_ : ndarray of shape (Y, A)
         With ``head``: the mean probabilities of classes and groups.
     temperatures_ : ndarray of shape (2,)
-        With ``head``: the temperatures of class and group by which probabilities are calibrated.
+        With ``head``: the temperatures of class and group by which probabilities are calibrated before a decision.
+    calibration_ : ndarray of shape (1 + Y,)
+        Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
     feature_importances_ : ndarray of shape (D,)
         Share of the gain in predicting the class that is due to every column.
     n_estimators_ : int
@@ -106,7 +116,7 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
     joint_ : str
         With ``head``: ``independent``.
     trees_ : list of str
-        The trees of class and group, or of the classifier, as text of their library.
+        The trees of class and group, or those of the classifier and of plain training, as text of their library.
     """
 
     _TABLE: ClassVar[dict[str, Any]] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -121,6 +131,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         keep_class_accuracy: float = 0.8,
         floor: float | None = None,
         objective: str = "balanced",
+        class_weight: Any = None,
+        fair_classes: Any = None,
         strategy: str = "head",
         backend: str = "lightgbm",
         n_estimators: int = 200,
@@ -132,6 +144,7 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         cv: Any = 5,
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
+        missing_groups: str = "refuse",
         n_jobs: int | None = -1,
         random_state: int = 0,
         verbose: bool = False,
@@ -143,6 +156,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         self.keep_class_accuracy = keep_class_accuracy
         self.floor = floor
         self.objective = objective
+        self.class_weight = class_weight
+        self.fair_classes = fair_classes
         self.strategy = strategy
         self.backend = backend
         self.n_estimators = n_estimators
@@ -154,6 +169,7 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         self.cv = cv
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
+        self.missing_groups = missing_groups
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -194,6 +210,15 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         self.feature_importances_ = gain / max(gain.sum(), np.finfo(float).tiny)
         self.trees_ = [grown.text() for grown in self._trees]
 
+    def _held_out_counts(self, X: Any, cells: Cells) -> np.ndarray:
+        if self.strategy == "head":
+            return super()._held_out_counts(X, cells)
+        return JUDGED * BaseClassifier._held_out_counts(self, X, cells)
+
+    def _group_model(self) -> Any:
+        categorical = [int(j) for j in self.categories_]
+        return HistGradientBoostingClassifier(categorical_features=categorical or None, random_state=self._seed())
+
     def _held_out(self, X: Any, cells: Cells, folds: list[tuple[np.ndarray, np.ndarray]]) -> OutOfFold:
         self.joint_ = "independent"
         with bar("growing trees", 1, show=self.verbose) as part:
@@ -208,11 +233,17 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         """Grow trees for every radius on some rows, judge them on others, and grow those of the chosen one on all."""
         check_two_rows_per_class(cells)
         train, test = hold_out(cells, JUDGED, self._seed())
-        judged = self._grow(self._sweep(radii), X[train], cells.take(torch.from_numpy(train)))
-        self._choose(confusion_counts(judged.predict(X[test])[0], cells.take(torch.from_numpy(test))), radii)
+        own, held = (cells.take(torch.from_numpy(rows)) for rows in (train, test))
+        judged = self._grow(self._sweep(radii), X[train], own)
+        plain = grow_class_trees(X[train], own, self._settings().for_rows(len(train)), (X[test], held))
+        p_class = softmax(plain.scores(X[test]))
+        ordinary = torch.from_numpy(p_class.argmax(1))
+        self._choose(HeldOut.of(judged.predict(X[test])[0], ordinary, held, plain_radius(radii)), radii)
+        self.calibration_ = fit_class_scaling(logarithms(p_class), held)
         trained = self._grow(replace(self._sweep(radii), rho=self.rho_), X, cells)
-        self.weights_, self.n_estimators_ = trained.weights[0, 0].numpy(), trained.rounds[0]
-        self._trees = trained.trees
+        self.weights_ = trained.weights[0, 0, :, : cells.n_known_groups].numpy()
+        self.n_estimators_ = trained.rounds[0]
+        self._trees = [*trained.trees, plain]
 
     def _grow(self, method: Method, X: np.ndarray, cells: Cells) -> WeightedTrees:
         with bar("growing trees", 1, show=self.verbose) as part:
@@ -242,11 +273,14 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities of the classes ``(N, Y)``, by which the largest is predicted."""
+        """Return the probabilities of the classes ``(N, Y)``: those of plain trees, calibrated on rows they have not seen.
+
+        They say how likely a class is, not what is decided: see :meth:`predict` and :meth:`decision_function`.
+        """
         check_is_fitted(self)
         if hasattr(self, "share_"):
             return super().predict_proba(X)
-        return torch.from_numpy(self._tree_scores(X)).softmax(-1).numpy()
+        return scale(logarithms(softmax(self._grown()[1].scores(self._coded_rows(X)))), self.calibration_)
 
     def _tree_scores(self, X: Any) -> np.ndarray:
         """Return the scores of trees grown with weights ``(N, Y)``."""

@@ -89,7 +89,9 @@ def _metrics(confusion: Confusion) -> str:
         [METRIC_NAMES[str(name)], *(percent(value) for value in row)]
         for name, row in zip(table.index, table.to_numpy(), strict=True)
     ]
-    return markdown_table(["in percent", "value", "from", "to"], rows) + (INTERVALS if confusion.countable else NO_INTERVALS)
+    about = f"\n{escape(confusion.about)}\n" if confusion.about else ""
+    intervals = INTERVALS if confusion.countable else NO_INTERVALS
+    return markdown_table(["in percent", "value", "from", "to"], rows) + about + intervals
 
 
 def _cells(confusion: Confusion) -> str:

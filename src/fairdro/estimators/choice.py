@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
 from sklearn.exceptions import NotFittedError
+from torch import Tensor
 
+from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
+from fairdro.estimators.base import CellsMixin
 from fairdro.estimators.saving import SavingMixin
+from fairdro.groups import TOO_FEW
 from fairdro.methods import OBJECTIVES, FairDRO
-from fairdro.metrics import Confusion
+from fairdro.metrics import Confusion, confusion_counts, kept_accuracy, lost_counts
 from fairdro.selection import (
     KEEP_CLASS_ACCURACY,
-    KEPT,
     AsAsked,
     Guard,
     KeepAccuracy,
@@ -23,8 +29,11 @@ from fairdro.selection import (
     check_rule,
     choose_radius,
     plain_radius,
+    small_cells,
     who_pays,
+    who_pays_most,
 )
+from fairdro.training.folds import FOLDS, folds_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -32,18 +41,68 @@ if TYPE_CHECKING:
 POINTS = 20
 
 
-class FrontierMixin(SavingMixin):
+@dataclass(frozen=True)
+class HeldOut:
+    """How held-out rows are predicted by models of P radii; adds up over folds.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (P, Y, A, Y)
+        Rows whose group is known, by radius, class, group and prediction.
+    lost : ndarray of shape (P, Y, A)
+        Those of them that plain training, the smallest radius, predicts right and this radius wrong.
+    ordinary : ndarray of shape (Y, A, Y)
+        The same rows as predicted by training as people know it, in which every row counts the same.
+    seen : ndarray of shape (P, Y, A, Y), optional
+        As counts, with rows whose group is inferred, by their shares; None where there are none.
+    """
+
+    counts: np.ndarray
+    lost: np.ndarray
+    ordinary: np.ndarray
+    seen: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, predictions: Tensor, ordinary: Tensor, cells: Cells, plain: int) -> HeldOut:
+        """Count predictions ``(P, N)`` and those of ordinary training ``(N,)``; radius ``plain`` is plain training."""
+        known, rows = cells.known_part, cells.known_rows
+        of_known = predictions[:, rows]
+        inferred = cells.known is not None and not cells.unknown_group
+        return cls(
+            counts=confusion_counts(of_known, known),
+            lost=lost_counts(of_known, of_known[plain], known),
+            ordinary=confusion_counts(ordinary[rows], known),
+            seen=confusion_counts(predictions, cells) if inferred else None,
+        )
+
+    def __add__(self, other: HeldOut) -> HeldOut:
+        seen = None if self.seen is None or other.seen is None else self.seen + other.seen
+        return HeldOut(self.counts + other.counts, self.lost + other.lost, self.ordinary + other.ordinary, seen)
+
+    def join(self, other: HeldOut, order: np.ndarray) -> HeldOut:
+        """Return the radii of both, one behind the other, in another order; plain training must be that of both."""
+        seen = None if self.seen is None or other.seen is None else np.concatenate([self.seen, other.seen])[order]
+        counts, lost = np.concatenate([self.counts, other.counts]), np.concatenate([self.lost, other.lost])
+        return HeldOut(counts[order], lost[order], self.ordinary, seen)
+
+
+def _effect(radii: np.ndarray, chosen: int, otherwise: int) -> str:
+    same = "they would not change the choice"
+    return same if chosen == otherwise else f"by them too, rho would be {radii[otherwise]:.4g}"
+
+
+class FrontierMixin(CellsMixin, SavingMixin):
     """A model with a whole frontier: one radius that is asked for, or one that a selection rule chooses."""
 
     rho: float | None
     rhos: Sequence[float] | None
     rule: Rule | str | None
     keep_accuracy: float
-    objective: str = OBJECTIVES[0]
     keep_class_accuracy: float = KEEP_CLASS_ACCURACY
     floor: float | None = None
-    _guard_remark_: str = ""
-    _countable_: bool
+    cv: Any = FOLDS
+    _counted: ClassVar[str] = "held-out rows"
+    _on_choice_: list[str]
 
     def _check_choice(self) -> None:
         """Refuse parameters of the choice that cannot be, before anything is trained."""
@@ -77,26 +136,60 @@ class FrontierMixin(SavingMixin):
         except (TypeError, ValueError) as error:
             raise InputError(f"rho must be a number and rhos numbers, got {self.rho!r} and {self.rhos!r}.") from error
 
-    def _choose(self, counts: np.ndarray, radii: np.ndarray, diverged: np.ndarray | None = None) -> None:
-        """Keep how held-out rows were predicted ``(P, Y, A, Y)``, and choose a radius."""
-        unseen = (self.cell_counts_ > 0) & (counts[0].sum(-1) == 0)
-        if unseen.any():
-            k, a = np.argwhere(unseen)[0]
-            warnings.warn(
-                f"No held-out row is of {self._class_names[k]} / {self.group_names_[a]}: the frontier says nothing of it.",
-                UserWarning,
-                stacklevel=5,
-            )
-        rule = self._selection_rule()
-        options: dict[str, Any] = {"objective": self.objective, "guard": self._guard()}
-        choice, self.frontier_ = choose_radius(counts, radii, rule, diverged=diverged, **options)
-        freely, _ = choose_radius(counts, radii, rule, diverged=diverged, objective=self.objective)
-        self._guard_remark_ = "" if isinstance(rule, AsAsked) else self._remark_on_guard(choice.index, freely.index)
-        self.confusion_ = counts
+    def _held_out_counts(self, X: Any, cells: Cells) -> np.ndarray:
+        """Return how many rows of every cell are held out in a fold ``(Y, A)``: all, unless a splitter says otherwise."""
+        if isinstance(self.cv, numbers.Integral | Iterator):  # what can be gone through once is left for the folds
+            return super()._held_out_counts(X, cells)
+        held = np.unique(np.concatenate([test for _, test in folds_of(self.cv, X, cells, 0)]))
+        return cells.take(torch.from_numpy(held)).known_part.counts.numpy()
+
+    def _kept(self) -> dict[str, Any]:
+        """Return what is kept and made equal, as :func:`~fairdro.selection.points_of` takes it."""
+        return {"objective": self.objective, **self._by_class()}
+
+    def _choose(self, judged: HeldOut, radii: np.ndarray, diverged: np.ndarray | None = None) -> None:
+        """Keep how held-out rows were predicted, and choose a radius."""
+        counts, rule = judged.counts, self._selection_rule()
+        options = {"diverged": diverged, "seen": judged.seen, **self._kept()}
+        choice, self.frontier_ = choose_radius(counts, radii, rule, guard=self._guard(), **options)
+        self.confusion_, self._lost_, self._ordinary_ = counts, judged.lost, judged.ordinary
         self.best_index_, self.rho_ = int(choice.index), float(radii[choice.index])
         self._asked_ = isinstance(rule, AsAsked)
         self._how_chosen_ = getattr(rule, "__name__", None) or str(rule)
         self._judged: dict[int, Confusion] = {}
+        plain = plain_radius(radii)
+        self.frontier_["who_pays"] = [
+            who_pays_most(self.held_out(plain), self.held_out(p), judged.lost[p]) for p in range(len(radii))
+        ]
+        small = self._remark_on_small_cells(counts if judged.seen is None else judged.seen)
+        self._on_choice_ = []
+        if not self._asked_:
+            unguarded, _ = choose_radius(counts, radii, rule, **options)
+            unlimited, _ = choose_radius(counts, radii, rule, guard=self._guard(), every_cell=True, **options)
+            self._on_choice_ = [
+                *self._remark_on_guard(choice.index, unguarded.index),
+                *([f"{small}; {_effect(radii, choice.index, unlimited.index)}."] if small else []),
+            ]
+
+    def _remark_on_small_cells(self, counts: np.ndarray) -> str:
+        """Warn of classes and groups with too few held-out rows to judge; return the words on the choice without them."""
+        few = np.argwhere(small_cells(counts))
+        unseen = np.argwhere((self.cell_counts_ > 0) & (counts[0].sum(-1) == 0))
+        names = [f"{self._class_names[k]} / {self.group_names_[a]}" for k, a in few]
+        if len(unseen):
+            k, a = unseen[0]
+            warnings.warn(
+                f"No held-out row is of {self._class_names[k]} / {self.group_names_[a]}: the frontier says nothing of it.",
+                UserWarning,
+                stacklevel=6,
+            )
+        if len(few) == 0:
+            return ""
+        named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        sentence = f"Fewer than {TOO_FEW} held-out rows, too few to choose a radius by: {named}"
+        if self.small_cells != "warn":  # otherwise all cells have been looked at, and those with few rows are known
+            warnings.warn(f"{sentence}.", UserWarning, stacklevel=6)
+        return sentence
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "frontier_"):
@@ -110,28 +203,36 @@ class FrontierMixin(SavingMixin):
             raise InputError(f"There is no row {place} of frontier_, which has {len(self.frontier_)}.")
         judged = self.__dict__.setdefault("_judged", {})  # what is drawn of it is drawn once
         if place not in judged:
-            judged[place] = Confusion(self.confusion_[place], self._class_names, self.group_names_, self._countable_)
+            judged[place] = self._confusion(self.confusion_[place])
         return judged[place]
+
+    def _confusion(self, counts: np.ndarray) -> Confusion:
+        return Confusion(counts, self._class_names, self.group_names_, self._countable_, self._fair_codes_)
+
+    def ordinary(self) -> Confusion:
+        """Return how held-out rows are predicted by training as people know it, in which every row counts the same."""
+        self._check_fitted()
+        return self._confusion(self._ordinary_)
 
     def who_pays(self) -> list[str]:
         """Say in words which classes and groups lose and gain against plain training, on held-out rows."""
-        words = who_pays(self.held_out(plain_radius(self.frontier_["rho"].to_numpy())), self.held_out())
-        return [*words, self._guard_remark_] if self._guard_remark_ else words
+        plain = plain_radius(self.frontier_["rho"].to_numpy())
+        return [*who_pays(self.held_out(plain), self.held_out(), self._lost_[self.best_index_]), *self._on_choice_]
 
-    def _remark_on_guard(self, chosen: int, freely: int) -> str:
+    def _remark_on_guard(self, chosen: int, freely: int) -> list[str]:
         """Say where the guard passed over a radius that the rule alone would have chosen, or could not hold."""
         plain, guard = self.frontier_.iloc[plain_radius(self.frontier_["rho"].to_numpy())], self._guard()
         if objection := guard.objection(self.frontier_.iloc[chosen], plain, self._class_names):
             remark = f"No radius that satisfies the rule passes the guard against levelling down; at this one {objection}."
             warnings.warn(remark, UserWarning, stacklevel=6)
-            return remark
+            return [remark]
         if chosen == freely:
-            return ""
+            return []
         other = self.frontier_.iloc[freely]
-        return (
+        return [
             f"rho {other['rho']:.4g} with a DCA of {100 * other['dca']:.1f} % was passed over, as it levels down: "
             f"{guard.objection(other, plain, self._class_names)}."
-        )
+        ]
 
     def _own_results(self) -> list[tuple[str, Confusion]]:
         plain = plain_radius(self.frontier_["rho"].to_numpy())
@@ -140,16 +241,29 @@ class FrontierMixin(SavingMixin):
             smallest = self.frontier_["rho"].iloc[plain]
             name = "plain training (rho 0)" if smallest == 0 else f"rho {smallest:.4g}"
             results.append((f"The same rows, {name}", self.held_out(plain)))
+        results.append(("The same rows, training as usual, in which every row counts the same", self.ordinary()))
         return results
 
     def _remarks(self) -> Sequence[str]:
         honest = "Every row was predicted by a model that had not seen it."
         optimistic = " rho was chosen by these very figures, so they are somewhat optimistic."
-        return [honest if self._asked_ else honest + optimistic, *self.who_pays()]
+        unknown = [self._unknown_] if self._unknown_ else []
+        return [honest if self._asked_ else honest + optimistic, *unknown, *self.who_pays()]
 
     def _facts(self) -> dict[str, object]:
         counted = {"balanced": "every class and group counts", "standard": "every row counts"}[self.objective]
-        return {"rho": f"{self.rho_:.6g}: the {self._how_chosen_}", "objective": f"{self.objective}: {counted} the same"}
+        facts: dict[str, object] = {
+            "rho": f"{self.rho_:.6g}: the {self._how_chosen_}",
+            "objective": f"{self.objective}: {counted} the same",
+        }
+        if self._fair_codes_ is not None:
+            named = ", ".join(self._class_names[k] for k in self._fair_codes_)
+            facts["fair_classes"] = f"{named}: gaps between groups are about these classes only"
+        if (costs := self._by_class()["class_weight"]) is not None:
+            facts["class_weight"] = ", ".join(
+                f"{name}: {cost:.4g}" for name, cost in zip(self._class_names, costs, strict=True)
+            )
+        return facts
 
     def _fits_together(self) -> bool:
         return self.best_index_ < len(self.frontier_) == len(self.confusion_) and super()._fits_together()
@@ -159,12 +273,12 @@ class FrontierMixin(SavingMixin):
         import altair as alt  # noqa: PLC0415 - a while to load
 
         self._check_fitted()
-        kept = self.frontier_[KEPT[self.objective]]
+        kept = kept_accuracy(self.confusion_, self.objective, self._by_class()["class_weight"])
         table = self.frontier_.assign(accuracy=100 * kept, dca=100 * self.frontier_["dca"])
         base = alt.Chart(table).encode(
             x=alt.X("accuracy:Q", title=f"{self.objective} accuracy (%), held out", scale=alt.Scale(zero=False)),
             y=alt.Y("dca:Q", title="DCA (%), lower is fairer"),
-            tooltip=["rho:Q", alt.Tooltip("accuracy:Q", format=".2f"), alt.Tooltip("dca:Q", format=".2f")],
+            tooltip=["rho:Q", alt.Tooltip("accuracy:Q", format=".2f"), alt.Tooltip("dca:Q", format=".2f"), "who_pays:N"],
         )
         ring = base.transform_filter("datum.selected").mark_point(size=220, strokeWidth=2, color="#d1495b")
         return alt.layer(base.mark_line(opacity=0.4).encode(order="rho:Q"), base.mark_circle(size=50), ring)

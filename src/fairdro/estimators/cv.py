@@ -8,12 +8,11 @@ import torch
 
 from fairdro._utils.progress import bar
 from fairdro.cells import Cells
-from fairdro.estimators.choice import FrontierMixin
+from fairdro.estimators.choice import FrontierMixin, HeldOut
 from fairdro.estimators.linear import LayerClassifier, method_for, scaled
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO, Method
-from fairdro.metrics import confusion_counts
-from fairdro.selection import Rule
+from fairdro.selection import Rule, plain_radius
 from fairdro.training.folds import folds_of
 
 
@@ -43,12 +42,20 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
     objective : {"balanced", "standard"}, default "balanced"
         What is kept beside fairness, and what ``keep_accuracy`` speaks of: accuracy over classes and groups that count the
         same (the paper's), or ordinary accuracy, in which every row counts the same.
+    class_weight : dict or "balanced", optional
+        What errors on a class cost, by its label, on top of the objective; ``keep_accuracy`` then speaks of accuracy
+        weighted by them. ``balanced`` makes classes count the same.
+    fair_classes : list of labels, optional
+        Classes whose accuracy is to be equal over groups, e.g. ``["approved"]`` for equal opportunity; by default all.
     model : {"linear", "mlp"}, default "linear"
     errors : {"training", "out_of_fold"}, default "training"
         As of :class:`FairDROClassifier`.
     small_cells : {"warn", "merge", "refuse"}, default "warn"
         What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
     min_cell_size : int, default 30
+        Of held-out rows.
+    missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
+        As of :class:`FairDROClassifier`. Figures count rows of known group only; the choice also counts inferred shares.
     random_state : int, default 0
         Seed of the folds, and of the multi-layer perceptron.
     verbose : bool, default False
@@ -57,15 +64,16 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
     Attributes
     ----------
     frontier_ : DataFrame
-        A row per radius: rho, metrics on held-out rows, whether training diverged, and which is selected.
+        A row per radius: rho, metrics on held-out rows, whether training diverged, who loses most against plain training,
+        and which is selected.
     rho_ : float
     best_index_ : int
         Row of ``frontier_``.
     confusion_ : ndarray of shape (P, Y, A, Y)
         Held-out rows by radius, class, group and prediction.
-    classes_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
+    classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`FairDROClassifier`.
-    coef_, intercept_, coefs_, intercepts_
+    coef_, intercept_, coefs_, intercepts_, plain_coefs_, plain_intercepts_
         Likewise.
     """
 
@@ -80,10 +88,13 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         keep_class_accuracy: float = 0.8,
         floor: float | None = None,
         objective: str = "balanced",
+        class_weight: Any = None,
+        fair_classes: Any = None,
         model: str = "linear",
         errors: str = "training",
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
+        missing_groups: str = "refuse",
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
@@ -95,36 +106,47 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         self.keep_class_accuracy = keep_class_accuracy
         self.floor = floor
         self.objective = objective
+        self.class_weight = class_weight
+        self.fair_classes = fair_classes
         self.model = model
         self.errors = errors
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
+        self.missing_groups = missing_groups
         self.random_state = random_state
         self.verbose = verbose
 
     def _fit(self, X: Any, cells: Cells) -> None:
         self._check_choice()
         radii = self._radii()
-        counts, diverged = self._cross_validate(self._fairdro(tuple(radii.tolist())), X, cells)
-        self._choose(counts, radii, diverged)
-        self._fit_layers(self._fairdro(self.rho_), X, cells)
+        judged, plain_logits, rows, diverged = self._cross_validate(self._fairdro(tuple(radii.tolist())), X, cells)
+        self._choose(judged, radii, diverged)
+        with bar("training", 2, show=self.verbose) as part:
+            self._fit_layers(self._fairdro(self.rho_), X, cells, part(0))
+            plain = self._train_plain(X, cells, np.arange(len(cells)), part(1))
+        self._keep_plain(plain, plain_logits, cells.take(torch.from_numpy(rows)))
 
-    def _cross_validate(self, sweep: Method, X: Any, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-        """Return the confusion of held-out rows of all folds ``(P, Y, A, Y)``, and who diverged in one ``(P,)``."""
-        total = np.zeros((sweep.points, cells.n_classes, cells.n_groups, cells.n_classes))
-        diverged = np.zeros(sweep.points, dtype=bool)
+    def _cross_validate(self, sweep: Method, X: Any, cells: Cells) -> tuple[HeldOut, np.ndarray, np.ndarray, np.ndarray]:
+        """Judge all points on held-out rows; return also plain training's logits of these, their numbers, and who diverged.
+
+        A point has diverged ``(P,)`` if it did so in one fold.
+        """
         folds = folds_of(self.cv, X, cells, self._seed())
+        judged, logits, diverged = [], [], np.zeros(sweep.points, dtype=bool)
         with bar("cross-validation", len(folds), show=self.verbose) as part:
             for i, (train, test) in enumerate(folds):
                 trained, scaler = self._train(sweep, X, cells, train, part(i))
                 double = next(trained.model.parameters()).dtype == torch.float64
-                predictions = trained.predict(scaled(X, test, scaler, double=double))
-                total += confusion_counts(predictions[0], cells.take(torch.from_numpy(test)))
+                predictions = trained.predict(scaled(X, test, scaler, double=double))[0]
+                logits.append(self._train_plain(X, cells, train, None).logits(X, test))
+                ordinary, own = torch.from_numpy(logits[-1].argmax(1)), cells.take(torch.from_numpy(test))
+                judged.append(HeldOut.of(predictions, ordinary, own, plain_radius(self._radii())))
                 diverged |= trained.diverged[0].numpy()
-        return total, diverged
+        first, *others = judged
+        return sum(others, first), np.concatenate(logits), np.concatenate([test for _, test in folds]), diverged
 
     def _fairdro(self, rho: float | tuple[float, ...]) -> Method:
-        return method_for(self.model, FairDRO, {"rho": rho, "objective": self.objective})
+        return self._for_classes(method_for(self.model, FairDRO, {"rho": rho, "objective": self.objective}))
 
     def _method(self) -> Method:
         return self._fairdro(1.0)

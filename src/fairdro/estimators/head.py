@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any, Self
@@ -12,24 +13,25 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
 from fairdro.cells import Cells
 from fairdro.errors import InputError
-from fairdro.estimators.base import CellsMixin
-from fairdro.estimators.choice import FrontierMixin
+from fairdro.estimators.choice import FrontierMixin, HeldOut
+from fairdro.estimators.parts import infer_groups as infer_missing
 from fairdro.frontier import fill_holes
 from fairdro.groups import TOO_FEW, encode_groups, encode_labels
 from fairdro.methods import FairDRO
-from fairdro.metrics import metric_table
-from fairdro.selection import KEPT, AsAsked, Rule
-from fairdro.training.calibration import calibrated
+from fairdro.metrics import confusion_counts
+from fairdro.selection import AsAsked, Rule, plain_radius, points_of
+from fairdro.training.calibration import calibrated, fit_class_scaling, logarithms, scale
 from fairdro.training.folds import fold_numbers, stratified_folds
-from fairdro.training.head import Head, OutOfFold, class_scores, fit_thresholds, judge_heads
+from fairdro.training.head import Head, OutOfFold, class_scores, fit_thresholds, predict_heads
 from fairdro.training.head import fit_head as fit_weights
 
-HEAD_FORMAT = 1
+HEAD_FORMAT = 2
 FILLED = 10  # radii more, where those of the grid leave holes in the frontier
 INFERS = (
     "It infers the group of a row from its features, by a second model, to decide. Where that is not allowed, fit it with "
@@ -38,30 +40,55 @@ INFERS = (
 READS_CLASSES = "It reads the probabilities of the classes alone, and infers no group."
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Held-out rows that a head is fitted to and judged by: those whose group is known or inferred."""
+
+    probabilities: np.ndarray
+    fold: np.ndarray
+    cells: Cells
+
+    @classmethod
+    def of(cls, held_out: OutOfFold, cells: Cells) -> _Rows:
+        held = held_out.fold >= 0
+        if cells.unknown_group and cells.known is not None:
+            held &= cells.known.numpy()
+        rows = np.flatnonzero(held)
+        some = cells.take(torch.from_numpy(rows))
+        return cls(held_out.probabilities[rows], held_out.fold[rows], some.known_part if cells.unknown_group else some)
+
+    def judge(self, predictions: Tensor, plain: int) -> HeldOut:
+        """Count predictions by radius ``(P, N)``, and those of the most likely class."""
+        return HeldOut.of(predictions, torch.from_numpy(self.probabilities.sum(-1).argmax(1)), self.cells, plain)
+
+
 class HeadMixin(FrontierMixin):
     """What models with a head share: all radii at once, and predictions from probabilities of cells."""
 
     infer_groups: bool = True
-    temperatures_: np.ndarray = np.ones(2)  # of models that were saved without
+    temperatures_: np.ndarray
+    calibration_: np.ndarray
     _columns_: dict[str, Any]  # of a table, where it was fitted to one
 
     def _fit_head(self, held_out: OutOfFold, cells: Cells) -> None:
         """Judge heads of every radius on rows they were not fitted to, choose one, and fit all to all rows."""
         radii = self._radii()
-        counts = self._judge_heads(held_out, cells, radii)
+        rows, predictions = self._heads_of_others(held_out, cells, radii)
         if self.rho is None and self.rhos is None:
-            points = metric_table(counts)
-            between = np.array(fill_holes(radii, points[KEPT[self.objective]], points["dca"], FILLED))
-            counts = np.concatenate([counts, self._judge_heads(held_out, cells, between)])
+            points = points_of(confusion_counts(predictions, rows.cells), **self._kept())
+            between = np.array(fill_holes(radii, points["accuracy"], points["dca"], FILLED))
+            _, further = self._heads_of_others(held_out, cells, between)
             radii, order = np.unique(np.concatenate([radii, between]), return_index=True)
-            counts = counts[order]
-        self._choose(counts, radii)
-        known = np.flatnonzero(held_out.fold >= 0)
-        head = self._fit_all(held_out.probabilities[known], cells.take(torch.from_numpy(known)), self._sweep(radii))
+            predictions = torch.cat([predictions, further])[torch.from_numpy(order)]
+        self._choose(rows.judge(predictions, plain_radius(radii)), radii)
+        head = self._fit_all(rows.probabilities, rows.cells, self._sweep(radii))
         self.frontier_["converged"] = head.converged[0].numpy()
         self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
         self.temperatures_ = head.temperatures
         self.weights_ = self.frontier_weights_[self.best_index_]
+        predicted = np.flatnonzero(held_out.fold >= 0)
+        logs = logarithms(held_out.probabilities[predicted].sum(-1))
+        self.calibration_ = fit_class_scaling(logs, cells.take(torch.from_numpy(predicted)))
 
     def _fit_all(self, probabilities: np.ndarray, cells: Cells, method: FairDRO) -> Head:
         """Fit heads of all radii."""
@@ -69,13 +96,13 @@ class HeadMixin(FrontierMixin):
 
     def _sweep(self, radii: np.ndarray) -> FairDRO:
         """Return FairDRO over all radii."""
-        return FairDRO(rho=tuple(radii.tolist()), objective=self.objective, **FairDRO.stepwise)  # type: ignore[arg-type] # checked
+        rho: Any = tuple(radii.tolist())
+        return FairDRO(rho=rho, objective=self.objective, **FairDRO.stepwise, **self._by_class())  # type: ignore[arg-type] # checked
 
-    def _judge_heads(self, held_out: OutOfFold, cells: Cells, radii: np.ndarray) -> np.ndarray:
-        """Return how rows are predicted by heads that were not fitted to them, by radius ``(P, Y, A, Y)``."""
-        known = np.flatnonzero(held_out.fold >= 0)
-        some, fold = cells.take(torch.from_numpy(known)), held_out.fold[known]
-        return judge_heads(held_out.probabilities[known], some, self._sweep(radii), fold, self._fit_all)
+    def _heads_of_others(self, held_out: OutOfFold, cells: Cells, radii: np.ndarray) -> tuple[_Rows, Tensor]:
+        """Return the rows that count, and their classes by heads that were not fitted to them, by radius ``(P, N)``."""
+        rows = _Rows.of(held_out, cells)
+        return rows, predict_heads(rows.probabilities, rows.cells, self._sweep(radii), rows.fold, self._fit_all)
 
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training."""
@@ -90,36 +117,24 @@ class HeadMixin(FrontierMixin):
         other.best_index_, other.rho_ = int(places[0]), float(self.frontier_["rho"].iloc[places[0]])
         other.weights_ = self.frontier_weights_[other.best_index_]
         other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
-        other._how_chosen_, other._asked_, other._guard_remark_ = str(AsAsked()), True, ""
+        other._how_chosen_, other._asked_, other._on_choice_ = str(AsAsked()), True, []
         return other
-
-    def _head_scores(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return the scores of the classes by the weights, and by their absolute values ``(2, N, Y)``."""
-        share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)
-        relative = calibrated(probabilities, self.temperatures_)
-        return class_scores(relative, share, torch.stack([weights, weights.abs()])).double().numpy()
 
     def _head_decision(self, probabilities: np.ndarray) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
-        scores = self._head_scores(probabilities)[0]
+        share, weights = torch.from_numpy(self.share_), torch.from_numpy(self.weights_)[None]
+        scores = class_scores(calibrated(probabilities, self.temperatures_), share, weights)[0].double().numpy()
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def _head_proba(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return probabilities ``(N, Y)`` by which the largest is predicted.
-
-        They are those of a population in which classes and groups occur as they are weighted. Where a weight is negative
-        there is none, and all classes are given twice the most that speaks against one of them.
-        """
-        scores, bulk = self._head_scores(probabilities)
-        scores = scores + (bulk - scores).max(axis=1, keepdims=True)
-        total = scores.sum(axis=1, keepdims=True)
-        return np.where(total > 0, scores / np.where(total > 0, total, 1), 1 / scores.shape[1])
+        """Return the probabilities of the classes ``(N, Y)``, calibrated on rows that no model was trained on."""
+        return scale(logarithms(probabilities.sum(-1)), self.calibration_)
 
     def _remarks(self) -> Sequence[str]:
         return [*super()._remarks(), INFERS if self.infer_groups else READS_CLASSES]
 
 
-class FairDROHead(CellsMixin, HeadMixin):
+class FairDROHead(HeadMixin):
     """A head on probabilities of class and group; made by :func:`fit_head`.
 
     Attributes
@@ -146,7 +161,10 @@ class FairDROHead(CellsMixin, HeadMixin):
     share_ : ndarray of shape (Y, A), or (Y, 1)
         The mean probabilities of classes and groups.
     temperatures_ : ndarray of shape (2,)
-        The temperatures of class and group by which probabilities are calibrated.
+        The temperatures of class and group by which probabilities are calibrated before a decision.
+    calibration_ : ndarray of shape (1 + Y,)
+        Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
+    class_weight_ : ndarray of shape (Y,), or None
     """
 
     def __init__(
@@ -159,12 +177,16 @@ class FairDROHead(CellsMixin, HeadMixin):
         keep_class_accuracy: float = 0.8,
         floor: float | None = None,
         objective: str = "balanced",
+        class_weight: Any = None,
+        fair_classes: Any = None,
         infer_groups: bool = True,
         min_cell_size: int = TOO_FEW,
+        missing_groups: str = "refuse",
     ) -> None:
         self.rho, self.keep_accuracy, self.rule, self.rhos = rho, keep_accuracy, rule, rhos
         self.keep_class_accuracy, self.floor = keep_class_accuracy, floor
-        self.objective, self.infer_groups, self.min_cell_size = objective, infer_groups, min_cell_size
+        self.objective, self.class_weight, self.fair_classes = objective, class_weight, fair_classes
+        self.infer_groups, self.min_cell_size, self.missing_groups = infer_groups, min_cell_size, missing_groups
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - scikit-learn's signature
         """Return the parameters by name."""
@@ -183,12 +205,21 @@ class FairDROHead(CellsMixin, HeadMixin):
         return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)]
 
     def predict_proba(self, p_class: Any, p_group: Any = None) -> np.ndarray:
-        """Return the probabilities of the classes ``(N, Y)`` in a population weighted as the head is, as :meth:`predict`."""
+        """Return the probabilities of the classes ``(N, Y)``, those of ``p_class`` calibrated on the rows of the fit.
+
+        They say how likely a class is, not what is decided: see :meth:`predict` and :meth:`decision_function`.
+        """
         return self._head_proba(self._probabilities(p_class, p_group))
 
     def decision_function(self, p_class: Any, p_group: Any = None) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
         return self._head_decision(self._probabilities(p_class, p_group))
+
+    def _inferred(self, X: np.ndarray, cells: Cells) -> Cells:
+        own = X[np.arange(len(X)), cells.y.numpy()]
+        if own.shape[1] != cells.n_groups:
+            raise InputError("Without p_group there is nothing to infer missing groups by; use missing_groups='ignore'.")
+        return infer_missing(cells, own / np.maximum(own.sum(1, keepdims=True), np.finfo(float).tiny))
 
     def _probabilities(self, p_class: Any, p_group: Any) -> np.ndarray:
         return cell_probabilities(p_class, p_group, len(self.classes_), len(self.group_names_), self.infer_groups)
@@ -229,7 +260,8 @@ def _plain(value: Any) -> Any:
 def _unplain(key: str, value: Any) -> Any:
     if key == "frontier_":
         return pd.DataFrame(value)
-    return np.array(value) if isinstance(value, list) and not key.endswith(("names_", "groups_")) else value
+    stays = key.endswith(("names_", "groups_", "codes_", "choice_"))
+    return np.array(value) if isinstance(value, list) and not stays else value
 
 
 def cell_probabilities(p_class: Any, p_group: Any, n_classes: int, n_groups: int, infer_groups: bool) -> np.ndarray:  # noqa: FBT001
@@ -281,10 +313,13 @@ def fit_head(
     keep_class_accuracy: float = 0.8,
     floor: float | None = None,
     objective: str = "balanced",
+    class_weight: Any = None,
+    fair_classes: Any = None,
     classes: Sequence[Any] | None = None,
     infer_groups: bool = True,
     sample_weight: Any = None,
     min_cell_size: int = TOO_FEW,
+    missing_groups: str = "refuse",
     random_state: int = 0,
 ) -> FairDROHead:
     r"""Fit a head to probabilities from anywhere, on rows that no model was trained on.
@@ -303,7 +338,7 @@ def fit_head(
     y : array-like of shape (N,)
     sensitive_features : array-like, Series, DataFrame or list of columns
         Groups, see :func:`~fairdro.groups.encode_groups`.
-    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective
+    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, class_weight, fair_classes
         As of :class:`~fairdro.FairDROClassifierCV`.
     classes : sequence, optional
         Labels of the columns of ``p_class``.
@@ -313,6 +348,9 @@ def fit_head(
     sample_weight : array-like of shape (N,), optional
     min_cell_size : int, default 30
         Rows of a class and group below which a warning says that they are few.
+    missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
+        Where a sensitive feature is missing: raise an error; infer shares of the groups from ``p_group`` and the class;
+        leave the row out; or take missing as a group of its own, which has a column of ``p_group``.
     random_state : int, default 0
         Seed of the folds.
 
@@ -335,18 +373,21 @@ def fit_head(
         keep_class_accuracy=keep_class_accuracy,
         floor=floor,
         objective=objective,
+        class_weight=class_weight,
+        fair_classes=fair_classes,
         infer_groups=infer_groups,
         min_cell_size=min_cell_size,
+        missing_groups=missing_groups,
     )
     head._check_choice()
     codes, labels = encode_labels(y, "y")
     head.classes_, codes = _in_order(codes, labels, classes)
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    names = encode_groups(sensitive_features).names
+    names = encode_groups(sensitive_features, missing_groups).names
     probabilities = cell_probabilities(p_class, p_group, len(head.classes_), len(names), infer_groups)
     if len(probabilities) != len(codes):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(codes)} labels.")
-    cells = head._cells(codes, sensitive_features, weight)
+    cells = head._cells(codes, sensitive_features, weight, probabilities)
     fold = fold_numbers(stratified_folds(cells, seed=random_state), len(codes))
     head._fit_head(OutOfFold(probabilities, fold), cells)
     return head

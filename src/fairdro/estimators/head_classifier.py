@@ -9,17 +9,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
-from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import _safe_indexing, check_consistent_length, get_tags
+from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     _num_samples,
     check_is_fitted,
     column_or_1d,
-    has_fit_parameter,
     validate_data,
 )
 
@@ -28,8 +26,9 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
 from fairdro.estimators.head import FairDROHead, HeadMixin
+from fairdro.estimators.parts import fit_and_predict, fit_model, proba_of
 from fairdro.groups import TOO_FEW
-from fairdro.selection import Rule, choose_radius
+from fairdro.selection import Rule, choose_radius, plain_radius
 from fairdro.training.folds import fold_numbers, folds_of
 from fairdro.training.head import OutOfFold, Part, Shape, join_parts, parts_of
 
@@ -80,6 +79,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     objective : {"balanced", "standard"}, default "balanced"
         What is kept beside fairness, and what ``keep_accuracy`` speaks of: accuracy over classes and groups that count the
         same (the paper's), or ordinary accuracy, in which every row counts the same.
+    class_weight, fair_classes
+        As of :class:`~fairdro.FairDROClassifierCV`.
     joint : {"independent", "conditional", "cells", "auto"}, default "independent"
         How probabilities of class and group together are made: ``p(y|x) p(a|x)`` by two models; ``p(y|x) p(a|x,y)``
         by a model of the class and one of the group for every class; one model of all classes and groups; or the
@@ -92,6 +93,10 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     small_cells : {"warn", "merge", "refuse"}, default "warn"
         What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
     min_cell_size : int, default 30
+        Of held-out rows.
+    missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
+        Where a sensitive feature is missing: raise an error; infer shares of the groups by ``group_estimator`` and the
+        class; let the row train the model of the class only; or take missing as a group of its own.
     n_jobs : int, optional
         Fits at the same time, in scikit-learn's sense: None for one, -1 for all cores.
     random_state : int, default 0
@@ -111,8 +116,10 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     share_ : ndarray of shape (Y, A)
         The mean probabilities of classes and groups.
     temperatures_ : ndarray of shape (2,)
-        The temperatures of class and group by which probabilities are calibrated.
-    classes_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
+        The temperatures of class and group by which probabilities are calibrated before a decision.
+    calibration_ : ndarray of shape (1 + Y,)
+        Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
+    classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`~fairdro.FairDROClassifier`.
     """
 
@@ -128,11 +135,14 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         keep_class_accuracy: float = 0.8,
         floor: float | None = None,
         objective: str = "balanced",
+        class_weight: Any = None,
+        fair_classes: Any = None,
         joint: str = "independent",
         infer_groups: bool = True,
         cv: Any = 5,
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
+        missing_groups: str = "refuse",
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
@@ -145,11 +155,14 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         self.keep_class_accuracy = keep_class_accuracy
         self.floor = floor
         self.objective = objective
+        self.class_weight = class_weight
+        self.fair_classes = fair_classes
         self.joint = joint
         self.infer_groups = infer_groups
         self.cv = cv
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
+        self.missing_groups = missing_groups
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -176,7 +189,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         if self._frozen and not np.array_equal(self._of_class().classes_, self.classes_):
             known = ", ".join(map(str, self._of_class().classes_))
             raise InputError(f"The rows must hold the classes that the frozen model knows, and no others: {known}.")
-        return X, self._cells(codes, sensitive, weight)
+        return X, self._cells(codes, sensitive, weight, X)
 
     @property
     def _frozen(self) -> bool:
@@ -190,6 +203,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
             return self.group_estimator
         return self.estimator.estimator if self._frozen else self._of_class()
 
+    def _group_model(self) -> Any:
+        return self._of_group()
+
     def _fit(self, X: Any, cells: Cells) -> None:
         held_out = self._held_out(X, cells, folds_of(self.cv, X, cells, self._seed()))
         self._fit_head(held_out, cells)
@@ -201,24 +217,25 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         joints = self._joints(cells)
         parts = list(dict.fromkeys(part for joint in joints for part in parts_of(joint, cells)))
         done = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_and_predict)(self._model(part), part, cells, X, train, test)
+            delayed(fit_and_predict)(self._model(part), part, cells, X, train, test)
             for part in parts
             for train, test in folds
         )
         found = {part: np.full((len(cells), part.width(cells)), np.nan) for part in parts}
+        shape = Shape(cells.n_classes, cells.n_known_groups)
         for (part, test), values in zip(((part, test) for part in parts for _, test in folds), done, strict=True):
             found[part][test] = values
         if self._frozen:
             self._warn_if_known(found[Part("class")], cells)
         made = {
-            joint: OutOfFold(join_parts([found[part] for part in parts_of(joint, cells)], cells), fold) for joint in joints
+            joint: OutOfFold(join_parts([found[part] for part in parts_of(joint, cells)], shape), fold) for joint in joints
         }
         self.joint_ = joints[0] if len(joints) == 1 else min(joints, key=lambda name: self._gap(made[name], cells))
         return made[self.joint_]
 
     def _joints(self, cells: Cells) -> list[str]:
         """Name the joints to try."""
-        if not self.infer_groups or cells.n_groups == 1:
+        if not self.infer_groups or cells.n_known_groups == 1:
             return ["classes"]
         if self._frozen and self.joint == "cells":
             raise InputError("A frozen model gives classes, not classes and groups together; use another joint.")
@@ -228,8 +245,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     def _gap(self, held_out: OutOfFold, cells: Cells) -> float:
         """Return the DCA of the chosen radius on held-out rows."""
         radii, rule, guard = self._radii(), self._selection_rule(), self._guard()
-        counts = self._judge_heads(held_out, cells, radii)
-        choice, frontier = choose_radius(counts, radii, rule, objective=self.objective, guard=guard)
+        rows, predictions = self._heads_of_others(held_out, cells, radii)
+        judged = rows.judge(predictions, plain_radius(radii))
+        choice, frontier = choose_radius(judged.counts, radii, rule, guard=guard, seen=judged.seen, **self._kept())
         return float(frontier["dca"].iloc[choice.index])
 
     def _model(self, part: Part) -> Any:
@@ -252,7 +270,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         """Train the models on all rows."""
         rows = np.arange(len(cells))
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_model)(self._model(part), part, cells, X, rows) for part in parts_of(self.joint_, cells)
+            delayed(fit_model)(self._model(part), part, cells, X, rows) for part in parts_of(self.joint_, cells)
         )
 
     def _cell_probabilities(self, X: Any) -> np.ndarray:
@@ -264,17 +282,16 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         validate_data(self, X, reset=False, skip_check_array=True)
         shape = Shape(len(self.classes_), len(self.group_names_))
         parts = zip(parts_of(self.joint_, shape), self.estimators_, strict=True)
-        return join_parts([_proba(model, X, part.width(shape)) for part, model in parts], shape)
+        return join_parts([proba_of(model, X, part.width(shape)) for part, model in parts], shape)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
         return self._head_decision(self._cell_probabilities(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities of the classes ``(N, Y)``, by which the largest is predicted.
+        """Return the probabilities of the classes ``(N, Y)``: those of the wrapped classifier, calibrated out of fold.
 
-        They are those of a population in which classes and groups occur as they are weighted. Where a weight is negative
-        there is none, and all classes are given twice the most that speaks against one of them.
+        They say how likely a class is, not what is decided: see :meth:`predict` and :meth:`decision_function`.
         """
         return self._head_proba(self._cell_probabilities(X))
 
@@ -319,32 +336,3 @@ def _as_passed(X: Any) -> Any:
     if hasattr(X, "tocsr"):
         return X.tocsr()
     return X if hasattr(X, "shape") else np.asarray(X)
-
-
-def _fit_model(model: Any, part: Part, cells: Cells, X: Any, rows: np.ndarray) -> Any:
-    """Train a model on some rows; a frozen one is left as it is, and one thing to predict needs no model."""
-    if isinstance(model, FrozenEstimator):
-        return model
-    rows, y, weight = part.target(cells, rows)
-    if len(np.unique(y)) < 2:
-        return DummyClassifier().fit(np.zeros((len(y), 1)), y)
-    if weight is not None and not has_fit_parameter(model, "sample_weight"):
-        raise InputError(
-            f"{type(model).__name__} takes no sample_weight, which weighted rows and shares of groups need; use another."
-        )
-    some = _safe_indexing(X, rows)
-    return model.fit(some, y) if weight is None else model.fit(some, y, sample_weight=weight)
-
-
-def _fit_and_predict(model: Any, part: Part, cells: Cells, X: Any, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-    return _proba(_fit_model(model, part, cells, X, train), _safe_indexing(X, test), part.width(cells))
-
-
-def _proba(model: Any, X: Any, width: int) -> np.ndarray:
-    """Return probabilities with a column for everything to predict, zero for what a model has not seen."""
-    values = model.predict_proba(X)
-    if isinstance(model, FrozenEstimator):
-        return values
-    out = np.zeros((len(values), width))
-    out[:, np.asarray(model.classes_, dtype=np.int64)] = values
-    return out

@@ -1,7 +1,7 @@
 """Classifiers of layers, linear models and multi-layer perceptrons: FairDRO, and any method by name."""
 
 import warnings
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -16,10 +16,13 @@ from fairdro.estimators.base import BaseClassifier
 from fairdro.groups import TOO_FEW
 from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
 from fairdro.models import BANKS
+from fairdro.training.calibration import FEWEST_ROWS, fit_class_scaling
 from fairdro.training.engines import Engine, engine_for, get_engine, solvers_of
+from fairdro.training.folds import hold_out
 from fairdro.training.trained import TrainedBank
 
 SMALL = 1_000_000  # numbers in a table that is solved in double precision, which costs nothing there
+CALIBRATED = 0.2  # share of rows that plain training does not see, so that its probabilities can be calibrated on them
 ERRORS = ["training", "out_of_fold"]
 LAYERS = ["coef_", "intercept_", "coefs_", "intercepts_"]
 ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
@@ -50,18 +53,28 @@ class LayerClassifier(BaseClassifier):
         return super()._validated(X, y, sensitive, weight)
 
     def _fit(self, X: Any, cells: Cells) -> None:
-        self._fit_layers(self._method(), X, cells)
+        with bar("training", 2, show=self.verbose) as part:
+            self._fit_layers(self._for_classes(self._method()), X, cells, part(0))
+            kept, held = hold_out(cells.ungrouped, CALIBRATED, self._seed())
+            if len(held) < FEWEST_ROWS:  # too few to calibrate by
+                kept, held = np.arange(len(cells)), held[:0]
+            plain = self._train_plain(X, cells, kept, part(1))
+            self._keep_plain(plain, plain.logits(X, held), cells.take(torch.from_numpy(held)))
 
-    def _fit_layers(self, method: Method, X: Any, cells: Cells) -> None:
+    def _for_classes(self, method: Method) -> Method:
+        """Return a method with what errors on the classes cost and, for FairDRO, with the classes that are to be fair."""
+        by_class = self._by_class()
+        if not isinstance(method, FairDRO):
+            by_class.pop("fair_classes")
+        return replace(method, **by_class)
+
+    def _fit_layers(self, method: Method, X: Any, cells: Cells, on_step: OnStep | None) -> None:
         """Train on all rows and keep what prediction needs."""
-        with bar("training", 1, show=self.verbose) as part:
-            trained, scaler = self._train(method, X, cells, np.arange(len(cells)), part(0))
-        self.weights_ = trained.weights[0, 0].numpy()
+        trained, scaler = self._train(method, X, cells, np.arange(len(cells)), on_step)
+        self.weights_ = trained.weights[0, 0, :, : cells.n_known_groups].numpy()
         for name in LAYERS:  # of another model, fitted before
             self.__dict__.pop(name, None)
-        layers = [(W[0, 0].double().numpy(), b[0, 0].double().numpy()) for W, b in trained.model.layers]
-        first = layers[0][0] / scaler.scale_[:, None]
-        layers[0] = (first, layers[0][1] - scaler.mean_ @ first)
+        layers = Layers.of(trained, scaler).layers
         if len(layers) > 1:
             self.coefs_, self.intercepts_ = [W for W, _ in layers], [b for _, b in layers]
             return
@@ -69,6 +82,19 @@ class LayerClassifier(BaseClassifier):
         if len(self.classes_) == 2:
             W, b = W[:, 1:] - W[:, :1], b[1:] - b[:1]
         self.coef_, self.intercept_ = W.T, b
+
+    def _train_plain(self, X: Any, cells: Cells, rows: np.ndarray, on_step: OnStep | None) -> "Layers":
+        """Train the same model as people know it: every row counts the same, and there are no groups."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # whatever there is to say is said of the classifier itself
+            return Layers.of(*self._train(Scratch(objective="standard"), X, cells.ungrouped, rows, on_step))
+
+    def _keep_plain(self, plain: "Layers", logits: np.ndarray, cells: Cells) -> None:
+        """Keep plain training's model for probabilities, calibrated on rows it was not trained on, given its logits."""
+        inverse, *offsets = fit_class_scaling(logits, cells)
+        (W, b), earlier = plain.layers[-1], plain.layers[:-1]
+        layers = [*earlier, (inverse * W, inverse * b + np.array(offsets))]
+        self.plain_coefs_, self.plain_intercepts_ = [W for W, _ in layers], [b for _, b in layers]
 
     def _train(
         self, method: Method, X: Any, cells: Cells, rows: np.ndarray, on_step: OnStep | None
@@ -103,19 +129,56 @@ class LayerClassifier(BaseClassifier):
         if not hasattr(self, "coefs_"):
             logits = X @ self.coef_.T + self.intercept_
             return logits[:, 0] if len(self.classes_) == 2 else logits
-        hidden = X
-        for W, b in zip(self.coefs_[:-1], self.intercepts_[:-1], strict=True):
-            hidden = np.maximum(hidden @ W + b, 0)
-        logits = hidden @ self.coefs_[-1] + self.intercepts_[-1]
+        logits = Layers(list(zip(self.coefs_, self.intercepts_, strict=True))).forward(X)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probabilities of the classes ``(N, Y)`` among people like those trained on.
+
+        They are those of plain training, in which every row counts the same, calibrated on rows it was not trained on (a
+        fifth of the rows, or out of fold; not where these are fewer than 100). So they say how likely a class is; what
+        :meth:`predict` decides by is :meth:`decision_function`.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, **self._TABLE, reset=False)
+        logits = Layers(list(zip(self.plain_coefs_, self.plain_intercepts_, strict=True))).forward(X)
+        return torch.from_numpy(logits).softmax(-1).numpy()
+
     def _fits_together(self) -> bool:
-        return (self.coefs_[0] if hasattr(self, "coefs_") else self.coef_.T).shape[0] == self.n_features_in_
+        first = self.coefs_[0] if hasattr(self, "coefs_") else self.coef_.T
+        return first.shape[0] == self.plain_coefs_[0].shape[0] == self.n_features_in_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Weights and intercepts of one trained model, for features as they were passed."""
+
+    layers: list[tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def of(cls, trained: TrainedBank, scaler: StandardScaler) -> Self:
+        """Take the layers of a bank of one model; scaling is folded into the first."""
+        (first, bias), *others = [(W[0, 0].double().numpy(), b[0, 0].double().numpy()) for W, b in trained.model.layers]
+        first = first / scaler.scale_[:, None]
+        return cls([(first, bias - scaler.mean_ @ first), *others])
+
+    def forward(self, X: Any) -> np.ndarray:
+        """Return the logits ``(N, Y)``."""
+        hidden, ((first, bias), *others) = X, self.layers
+        hidden = hidden @ first + bias
+        for W, b in others:
+            hidden = np.maximum(hidden, 0) @ W + b
+        return hidden
+
+    def logits(self, X: Any, rows: np.ndarray) -> np.ndarray:
+        """Return the logits of some rows ``(n, Y)``, piece by piece."""
+        pieces = [self.forward(_dense(X[piece])) for piece in _pieces(rows)]
+        return np.concatenate(pieces) if pieces else np.zeros((0, len(self.layers[-1][1])))
 
 
 def _fit_scaler(X: Any, rows: np.ndarray, weight: torch.Tensor | None) -> StandardScaler:
@@ -167,6 +230,10 @@ class FairDROClassifier(LayerClassifier):
         Radius of the chi-square ball; 0 is plain training.
     objective : {"balanced", "standard"}, default "balanced"
         What plain training counts the same, and FairDRO keeps: every class and group (the paper's), or every row.
+    class_weight : dict or "balanced", optional
+        What errors on a class cost, by its label, on top of the objective; ``balanced`` makes classes count the same.
+    fair_classes : list of labels, optional
+        Classes whose accuracy is to be equal over groups, e.g. ``["approved"]`` for equal opportunity; by default all.
     model : {"linear", "mlp"}, default "linear"
     errors : {"training", "out_of_fold"}, default "training"
         What q responds to, for linear models: errors on the rows a model is trained on, or on rows that it is not, by five
@@ -174,6 +241,9 @@ class FairDROClassifier(LayerClassifier):
     small_cells : {"warn", "merge", "refuse"}, default "warn"
         What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
     min_cell_size : int, default 30
+    missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
+        Where a sensitive feature is missing: raise an error; infer shares of the groups from X and the class; train on the
+        row without counting it for fairness; or take missing as a group of its own.
     random_state : int, default 0
         Seed of initial weights and batches of the multi-layer perceptron; the linear model has no randomness.
     verbose : bool, default False
@@ -182,6 +252,8 @@ class FairDROClassifier(LayerClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (Y,)
+    class_weight_ : ndarray of shape (Y,), or None
+        What errors on every class cost.
     group_names_ : list of str
     merged_groups_ : list of str
         Groups that count as one because they were too small.
@@ -193,6 +265,8 @@ class FairDROClassifier(LayerClassifier):
         Of the linear model, for features as they were passed.
     coefs_, intercepts_ : list of ndarray
         Of the multi-layer perceptron: its layers, for features as they were passed.
+    plain_coefs_, plain_intercepts_ : list of ndarray
+        Layers of plain training, in which every row counts the same, calibrated: what ``predict_proba`` uses.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has names.
@@ -203,19 +277,25 @@ class FairDROClassifier(LayerClassifier):
         rho: float = 1.0,
         *,
         objective: str = "balanced",
+        class_weight: Any = None,
+        fair_classes: Any = None,
         model: str = "linear",
         errors: str = "training",
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
+        missing_groups: str = "refuse",
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
         self.rho = rho
         self.objective = objective
+        self.class_weight = class_weight
+        self.fair_classes = fair_classes
         self.model = model
         self.errors = errors
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
+        self.missing_groups = missing_groups
         self.random_state = random_state
         self.verbose = verbose
 
@@ -232,9 +312,14 @@ class FairClassifier(LayerClassifier):
         One of ``fairdro list methods``.
     model : {"linear", "mlp"}, default "linear"
         The linear model has the full-batch solver, where the method allows it; anything else is trained in mini-batches.
+    class_weight : dict or "balanced", optional
+        As of :class:`FairDROClassifier`.
     small_cells : {"warn", "merge", "refuse"}, default "warn"
         What to do where a class and group have fewer than ``min_cell_size`` rows: say so, merge groups, or raise an error.
     min_cell_size : int, default 30
+    missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
+        Where a sensitive feature is missing: raise an error; infer shares of the groups from X and the class; train on the
+        row without counting it for fairness; or take missing as a group of its own.
     random_state : int, default 0
         Seed of initial weights and batches, where there are any.
     verbose : bool, default False
@@ -244,9 +329,9 @@ class FairClassifier(LayerClassifier):
 
     Attributes
     ----------
-    classes_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
+    classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`FairDROClassifier`.
-    coef_, intercept_, coefs_, intercepts_
+    coef_, intercept_, coefs_, intercepts_, plain_coefs_, plain_intercepts_
         Likewise.
     """
 
@@ -255,16 +340,20 @@ class FairClassifier(LayerClassifier):
         *,
         method: str = "fairdro",
         model: str = "linear",
+        class_weight: Any = None,
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
+        missing_groups: str = "refuse",
         random_state: int = 0,
         verbose: bool = False,
         **hyperparameters: Any,
     ) -> None:
         self.method = method
         self.model = model
+        self.class_weight = class_weight
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
+        self.missing_groups = missing_groups
         self.random_state = random_state
         self.verbose = verbose
         for key, value in hyperparameters.items():
@@ -293,4 +382,7 @@ class FairClassifier(LayerClassifier):
         return self
 
     def _method(self) -> Method:
-        return _one_point(method_for(self.model, get_method(self.method), self._hyperparameters()))
+        given = self._hyperparameters()
+        if issubclass(kind := get_method(self.method), FairDRO):
+            given.pop("fair_classes", None)  # labels, of which there are codes once the classes are known
+        return _one_point(method_for(self.model, kind, given))

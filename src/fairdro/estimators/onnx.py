@@ -17,7 +17,8 @@ KINDS = (FairClassifier, FairDROClassifier, FairDROClassifierCV)
 def to_onnx(model: Any, X: Any) -> Any:
     """Convert a fitted classifier or pipeline; needs the extra ``fairdro[onnx]``.
 
-    The graph has outputs ``label`` and ``probabilities``, computed in double precision.
+    The graph has outputs ``label``, what ``predict`` decides, and ``probabilities``, those of ``predict_proba``, computed in
+    double precision.
 
     Parameters
     ----------
@@ -57,22 +58,27 @@ def _shapes(operator: Any) -> None:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Write the graph: cast, layers, softmax, and the label of the largest."""
+    """Write the graph: cast, the layers that decide and the label of the largest, those of probabilities and softmax."""
     from onnx import TensorProto  # noqa: PLC0415
 
     model = operator.raw_operator
-    current = _step(scope, container, "Cast", [operator.inputs[0].full_name], to=TensorProto.DOUBLE)
-    layers = _layers(model)
+    features = _step(scope, container, "Cast", [operator.inputs[0].full_name], to=TensorProto.DOUBLE)
+    probabilities, label = operator.outputs[1].full_name, operator.outputs[0].full_name
+    plain = _logits(scope, container, features, list(zip(model.plain_coefs_, model.plain_intercepts_, strict=True)))
+    container.add_node("Softmax", [plain], probabilities, axis=-1, op_version=13, name=scope.get_unique_operator_name("s"))
+    best = _step(scope, container, "ArgMax", [_logits(scope, container, features, _layers(model))], axis=1, keepdims=0)
+    container.add_node("Gather", [_labels(scope, container, model.classes_), best], label, axis=0,
+                       name=scope.get_unique_operator_name("g"))  # fmt: skip
+
+
+def _logits(scope: Any, container: Any, current: str, layers: list[tuple[np.ndarray, np.ndarray]]) -> str:
+    """Write layers, and return the name of what comes out of the last."""
     for i, (W, b) in enumerate(layers):
         current = _step(scope, container, "MatMul", [current, _constant(scope, container, W)])
         current = _step(scope, container, "Add", [current, _constant(scope, container, b)])
         if i + 1 < len(layers):
             current = _step(scope, container, "Relu", [current])
-    probabilities, label = operator.outputs[1].full_name, operator.outputs[0].full_name
-    container.add_node("Softmax", [current], probabilities, axis=-1, op_version=13, name=scope.get_unique_operator_name("s"))
-    best = _step(scope, container, "ArgMax", [current], axis=1, keepdims=0)
-    container.add_node("Gather", [_labels(scope, container, model.classes_), best], label, axis=0,
-                       name=scope.get_unique_operator_name("g"))  # fmt: skip
+    return current
 
 
 def _layers(model: Any) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -27,7 +27,7 @@ from fairdro.estimators.encoder import TableEncoder
 from fairdro.metrics import Confusion, confusion
 from fairdro.selection import rule_from, rule_text
 
-FORMAT = 2
+FORMAT = 3
 OURS = r"weights-[0-9a-f]{16}\.safetensors|model\.json|model_card\.md|\..*\.part"
 LABELS, TABLE, TENSOR = "$labels", "$table", "$tensor"
 CLASSIFIERS = [

@@ -14,7 +14,7 @@ from sklearn.metrics import make_scorer
 
 from fairdro import metrics
 from fairdro.errors import InputError
-from fairdro.selection import KeepAccuracy, Rule
+from fairdro.selection import KEEP_CLASS_ACCURACY, Guard, KeepAccuracy, Rule, choose
 
 __all__ = [
     "SCORERS",
@@ -26,6 +26,7 @@ __all__ = [
     "equalized_odds_scorer",
     "standard_accuracy_scorer",
     "worst_accuracy_scorer",
+    "worst_class_accuracy_scorer",
 ]
 
 
@@ -35,8 +36,14 @@ def _scorer(metric: Callable[..., float], *, gap: bool) -> Any:
         return scorer.set_score_request(sensitive_features=True, sample_weight=True)
 
 
+def _worst_class_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    judged = metrics.confusion(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    return float(np.nanmin(metrics.class_accuracy(judged.counts)))
+
+
 balanced_accuracy_scorer = _scorer(metrics.balanced_accuracy, gap=False)
 worst_accuracy_scorer = _scorer(metrics.worst_accuracy, gap=False)
+worst_class_accuracy_scorer = _scorer(_worst_class_accuracy, gap=False)
 standard_accuracy_scorer = _scorer(metrics.standard_accuracy, gap=False)
 dca_scorer = _scorer(metrics.dca, gap=True)
 deo_scorer = _scorer(metrics.deo, gap=True)
@@ -51,11 +58,14 @@ SCORERS = {
     "standard_accuracy": standard_accuracy_scorer,
     "equalized_odds_difference": equalized_odds_scorer,
     "demographic_parity_difference": demographic_parity_scorer,
+    "worst_class_accuracy": worst_class_accuracy_scorer,
 }
 """What :func:`choose_by` needs: ``GridSearchCV(..., scoring=SCORERS, refit=choose_by(rule))``."""
 
 
-def choose_by(rule: Rule | None = None) -> Callable[[dict[str, Any]], int]:
+def choose_by(
+    rule: Rule | None = None, *, keep_class_accuracy: float = KEEP_CLASS_ACCURACY, floor: float | None = None
+) -> Callable[[dict[str, Any]], int]:
     """Return a ``refit`` for ``GridSearchCV`` that chooses a point by a selection rule, by default the paper's.
 
     A search for the smallest DCA alone would find a constant prediction, which is fair and useless. Plain accuracy, which
@@ -65,8 +75,13 @@ def choose_by(rule: Rule | None = None) -> Callable[[dict[str, Any]], int]:
     ----------
     rule : Rule, optional
         See :mod:`fairdro.selection`.
+    keep_class_accuracy : float, default 0.8
+        A guard against levelling down: a point whose worst class, averaged over groups, keeps less than this share of the
+        accuracy of plain training's worst class is chosen only where no other satisfies the rule. 0 for none.
+    floor : float, optional
+        Likewise, the least accuracy of the worst class and group.
     """
-    chosen_rule = KeepAccuracy() if rule is None else rule
+    chosen_rule, guard = KeepAccuracy() if rule is None else rule, Guard(keep_class_accuracy, floor)
 
     def refit(cv_results: dict[str, Any]) -> int:
         try:
@@ -76,7 +91,7 @@ def choose_by(rule: Rule | None = None) -> Callable[[dict[str, Any]], int]:
         sound = np.flatnonzero(np.isfinite(points).all(axis=1))
         if len(sound) == 0:
             raise InputError("Every fit of the search failed.")
-        kept = points.iloc[sound]
-        return int(sound[chosen_rule(kept, kept.iloc[int(kept["accuracy"].argmax())]).index])
+        kept = points.iloc[sound].rename(columns={"worst_class_accuracy": "class_accuracy_worst"})
+        return int(sound[choose(chosen_rule, kept, kept.iloc[int(kept["accuracy"].argmax())], guard).index])
 
     return refit

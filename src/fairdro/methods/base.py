@@ -11,7 +11,7 @@ batches, and an engine never knows which method it runs.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -44,11 +44,14 @@ class Task:
         Shape of the bank of models, ``(seeds, points)``; empty for a single network.
     hidden : bool
         Whether the models have a hidden layer whose features a method can read.
+    unknown_group : bool
+        Whether the last group holds the samples whose group is not known: they are trained on, and not made equal.
     """
 
     counts: Tensor
     bank: tuple[int, ...] = ()
     hidden: bool = True
+    unknown_group: bool = False
 
     @property
     def n_classes(self) -> int:
@@ -59,6 +62,13 @@ class Task:
     def n_groups(self) -> int:
         """Number of groups, A."""
         return self.counts.shape[1]
+
+    @property
+    def known(self) -> Tensor:
+        """Samples per cell ``(Y, A)``, without those whose group is not known."""
+        if not self.unknown_group:
+            return self.counts
+        return torch.cat([self.counts[:, :-1], torch.zeros_like(self.counts[:, -1:])], dim=1)
 
     def per_model(self, per_cell: Tensor) -> Tensor:
         """Repeat a ``(Y, A)`` tensor for every model of the bank, in double precision as all statistics of cells."""
@@ -166,6 +176,13 @@ class Method:
         A method to use where it is not.
     restart : bool
         Whether each round starts from the initial models, or on from the last.
+    takes_unknown_group : bool
+        Whether it can be trained where the groups of some samples are not known.
+
+    Parameters
+    ----------
+    class_weight : sequence of float, optional
+        What errors on every class cost, on top of what the method weighs; by default all cost the same.
     """
 
     name: ClassVar[str]
@@ -177,8 +194,16 @@ class Method:
     max_groups: ClassVar[int | None] = None
     instead: ClassVar[str] = "fairdro"
     restart: ClassVar[bool] = False
+    takes_unknown_group: ClassVar[bool] = False
+
+    class_weight: tuple[float, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if self.class_weight is not None:
+            costs = np.atleast_1d(_numbers(self.class_weight, f"class_weight of {self.name}"))
+            if not (costs > 0).any():
+                raise InputError("class_weight must cost something for at least one class.")
+            object.__setattr__(self, "class_weight", tuple(costs.tolist()))
         for key in self.search:
             object.__setattr__(self, key, _numbers(getattr(self, key), f"{key} of {self.name}"))
         if len({len(v) for v in self._swept().values()}) > 1:
@@ -237,7 +262,9 @@ class Method:
     def hyperparameters(self, point: int) -> dict[str, Any]:
         """Return the values of one point of the bank, by name."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {key: v[point] if isinstance(v, tuple) else v for key, v in values.items()}
+        swept = {key: v[point] for key, v in self._swept().items()}
+        others = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
+        return others | swept
 
     def check(self, task: Task) -> None:
         """Refuse a task the method is not defined for, in a sentence that names another."""
@@ -245,6 +272,10 @@ class Method:
         for kind, number, most in limits:
             if most is not None and number > most:
                 raise InputError(f"{self.name} is defined for {most} {kind}, not for {number}; use {self.instead} instead.")
+        if self.class_weight is not None and len(self.class_weight) != task.n_classes:
+            raise InputError(f"class_weight has {len(self.class_weight)} values, but there are {task.n_classes} classes.")
+        if task.unknown_group and not self.takes_unknown_group:
+            raise InputError(f"{self.name} needs the group of every row; use {self.instead}, or infer the missing groups.")
         if self.needs_features and not task.hidden:
             raise InputError(
                 f"{self.name} needs the features of a hidden layer, which a linear model does not have; use model mlp, or "
@@ -286,6 +317,13 @@ class Method:
     def weights(self, state: State) -> Tensor:
         """Return the cell weights ``(*bank, Y, A)``, which may be negative; by default those that training began with."""
         return state["weights"]
+
+    def costed_weights(self, state: State) -> Tensor:
+        """Return the cell weights that engines train with: the method's, times what errors on their class cost."""
+        weights = self.weights(state)
+        if self.class_weight is None:
+            return weights
+        return weights * torch.tensor(self.class_weight, dtype=weights.dtype, device=weights.device)[:, None]
 
     def update(self, state: State, cells: CellMeans, progress: float) -> State:
         """Return the state after one more epoch or step, given statistics of the current models over the training set.
@@ -351,10 +389,17 @@ def _numbers(value: Any, what: str) -> float | tuple[float, ...]:
 
 
 def plain_weights(task: Task, objective: str) -> Tensor:
-    """Return the weights of plain training ``(Y, A)``: every cell, or every sample, counts the same."""
-    if objective == "balanced":
+    r"""Return the weights of plain training ``(Y, A)``: every cell, or every sample, counts the same.
+
+    Where a share :math:`u_y` of a class is of unknown group, its known cells share :math:`1 - u_y` and that group has
+    :math:`u_y`.
+    """
+    if objective == "standard":
+        return task.n_classes * task.counts / task.counts.sum()
+    if not task.unknown_group:
         return uniform(task.counts)
-    return task.n_classes * task.counts / task.counts.sum()
+    unknown = task.counts[:, -1:] / task.counts.sum(-1, keepdim=True).clamp(min=1)
+    return torch.cat([uniform(task.known)[:, :-1] * (1 - unknown), unknown], dim=1)
 
 
 def uniform(counts: Tensor, *, classwise: bool = True) -> Tensor:

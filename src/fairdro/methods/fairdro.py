@@ -1,5 +1,6 @@
 """FairDRO, and by its switches the ablations of the paper."""
 
+import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -46,11 +47,15 @@ class FairDRO(Method):
         paper.
     objective : {"balanced", "standard"}, default "balanced"
         What plain training, at rho 0, counts the same: every cell (the paper's), or every sample.
+    fair_classes : sequence of int, optional
+        Codes of the classes whose groups are to be served alike; q stays uniform in others. By default all. With one class
+        that is equal opportunity. Not in the paper.
     """
 
     name: ClassVar[str] = "fairdro"
     search: ClassVar[dict[str, LogRange]] = {"rho": LogRange(1e-2, 1e2, zero=True)}
     stepwise: ClassVar[dict[str, Any]] = {"softness": 0.02}
+    takes_unknown_group: ClassVar[bool] = True
 
     rho: Scalars = 1.0
     classwise: bool = True
@@ -59,9 +64,12 @@ class FairDRO(Method):
     signal: Literal["error", "loss"] = "error"
     softness: float = 0.0
     objective: Objective = "balanced"
+    fair_classes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.fair_classes is not None:
+            object.__setattr__(self, "fair_classes", _class_codes(self.fair_classes))
         if self.softness and self.uncertainty != "chi_square":
             raise InputError(f"softness is defined for uncertainty='chi_square' only, not for {self.uncertainty!r}.")
         _ = self._uncertainty_set  # what is wrong with it is said now
@@ -71,11 +79,24 @@ class FairDRO(Method):
         """Whether q responds to the training losses."""
         return self.signal == "loss"
 
+    def check(self, task: Task) -> None:
+        """Refuse fair classes that are not there."""
+        super().check(task)
+        if self.fair_classes is not None and max(self.fair_classes) >= task.n_classes:
+            raise InputError(f"fair_classes are codes below {task.n_classes}, one per class; got {self.fair_classes}.")
+
     def begin(self, task: Task) -> State:
-        """Start from uniform q; with the standard objective, also keep what plain training adds to it."""
-        state = {"q": task.per_model(uniform(task.counts, classwise=self.classwise))}
-        if self.objective == "standard":
+        """Start from uniform q; keep what plain training adds to it, and which cells are made equal, where not all are."""
+        state = {"q": task.per_model(uniform(task.known, classwise=self.classwise))}
+        if self.objective == "standard" or task.unknown_group:
             state["added"] = task.per_model(plain_weights(task, self.objective)) - self.weights(state)
+        if self.fair_classes is not None or task.unknown_group:
+            fair = torch.ones_like(task.counts)
+            if self.fair_classes is not None:
+                fair[[k for k in range(task.n_classes) if k not in self.fair_classes]] = 0
+            if task.unknown_group:
+                fair[:, -1] = 0
+            state["fair"] = task.per_model(fair)
         return state
 
     def weights(self, state: State) -> Tensor:
@@ -88,10 +109,13 @@ class FairDRO(Method):
         losses = cells.error if self.signal == "error" else cells.loss
         if losses is None:
             raise InputError("signal='loss' needs the mean loss of every cell.")
+        fair = state["fair"] > 0 if "fair" in state else None
+        if fair is not None:
+            losses = losses.where(fair, torch.nan)
         joint = losses if self.classwise else losses.flatten(-2)
-        best = self._uncertainty_set.best_response(joint).view_as(losses)
-        moved = state["q"].lerp(best.to(state["q"].dtype), 1 - progress if self.smoothing == "linear" else 1.0)
-        return {**state, "q": moved}
+        best = self._uncertainty_set.best_response(joint).view_as(losses).to(state["q"].dtype)
+        moved = state["q"].lerp(best, 1 - progress if self.smoothing == "linear" else 1.0)
+        return {**state, "q": moved if fair is None else moved.where(fair, state["q"])}
 
     @cached_property
     def _uncertainty_set(self) -> UncertaintySet:
@@ -100,3 +124,14 @@ class FairDRO(Method):
         rho = torch.tensor(self.rho, dtype=torch.float64)
         signed = self.uncertainty == "chi_square"
         return ChiSquareBall(rho[..., None] if self.classwise else rho, signed=signed, softness=self.softness)
+
+
+def _class_codes(codes: Any) -> tuple[int, ...]:
+    """Return codes of classes, each once and in order, or say what is wrong with them."""
+    try:
+        found = tuple(sorted({operator.index(code) for code in codes}))
+    except TypeError:
+        found = ()
+    if not found or found[0] < 0:
+        raise InputError(f"fair_classes must be codes of one class or more, 0 for the first; got {codes!r}.")
+    return found

@@ -18,3 +18,4 @@ class Scratch(Baseline):
     """
 
     name: ClassVar[str] = "scratch"
+    takes_unknown_group: ClassVar[bool] = True

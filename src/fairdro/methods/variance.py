@@ -26,6 +26,7 @@ class RVP(Scratch):
     """
 
     name: ClassVar[str] = "rvp"
+    takes_unknown_group: ClassVar[bool] = False
     search: ClassVar[dict[str, LogRange]] = {"rho": LogRange(1e-2, 1e2)}
 
     rho: Scalars = 1.0

@@ -1,5 +1,8 @@
 """The PyTorch interface: FairDRO, and every other method, as a loss for a training loop of your own."""
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from fairdro.errors import InputError
@@ -24,6 +27,10 @@ class FairDROLoss(FairLoss):
         Training samples per cell, to tell cells that are empty from those not seen yet.
     objective : {"balanced", "standard"}, default "balanced"
         What plain training counts the same: every class and group, or every sample, which needs the counts.
+    class_weight : Tensor or sequence of float, shape (Y,), optional
+        What errors on every class cost, as ``weight`` of PyTorch's cross-entropy.
+    fair_classes : sequence of int, optional
+        Classes whose groups are to be served alike; by default all.
 
     Examples
     --------
@@ -41,8 +48,12 @@ class FairDROLoss(FairLoss):
         total_steps: int,
         counts: Tensor | None = None,
         objective: Objective = "balanced",
+        class_weight: Tensor | Sequence[float] | None = None,
+        fair_classes: Sequence[int] | None = None,
     ) -> None:
-        method = FairDRO(rho=rho, objective=objective)
+        costs = None if class_weight is None else tuple(torch.as_tensor(class_weight).flatten().tolist())
+        fair = None if fair_classes is None else tuple(fair_classes)
+        method = FairDRO(rho=rho, objective=objective, class_weight=costs, fair_classes=fair)
         if objective == "standard" and counts is None:
             raise InputError("The standard objective needs counts: the training samples of every class and group.")
         super().__init__(method, n_classes=n_classes, n_groups=n_groups, total_steps=total_steps, counts=counts)

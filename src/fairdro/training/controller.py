@@ -86,7 +86,7 @@ class Controller(nn.Module):
     @property
     def weights(self) -> Tensor:
         """The cell weights ``(*bank, Y, A)`` to train with."""
-        return self.method.weights(self.state)
+        return self.method.costed_weights(self.state)
 
     @property
     def history(self) -> History:
@@ -129,7 +129,7 @@ class Controller(nn.Module):
         state = self._state_on_cpu
         self.means = means
         if self.records:
-            self.seen.append((self.method.weights(state), 1 - means.error))
+            self.seen.append((self.method.costed_weights(state), 1 - means.error))
         moved = self.method.update(state, means, self.progress)
         self.updates.add_(1)
         if moved is state:

@@ -109,7 +109,8 @@ def train_fullbatch(
     start = time.perf_counter()
     threads = torch.get_num_threads()
     with one_thread_each(threads) as pool:
-        controller = Controller(method, Task(counts, (1, method.points), hidden=False), steps, on_step=on_step)
+        task = Task(counts, (1, method.points), hidden=False, unknown_group=cells.unknown_group)
+        controller = Controller(method, task, steps, on_step=on_step)
         copies = _out_of_fold(cells, folds) if errors == "out_of_fold" else _on_training_rows(cells, counts)
         solver = _Solver(X, cells, copies, controller, pool=pool, threads=threads, alone=alone, sharded=sharded)
         solver.solve(lr, l2)

@@ -218,27 +218,33 @@ class Part(NamedTuple):
 
     def width(self, shape: Cells | Shape) -> int:
         """Return the number of things it tells apart."""
-        sizes = {"class": shape.n_classes, "group": shape.n_groups, "cells": shape.n_classes * shape.n_groups}
+        groups = shape.n_known_groups if isinstance(shape, Cells) else shape.n_groups
+        sizes = {"class": shape.n_classes, "group": groups, "cells": shape.n_classes * groups}
         return sizes[self.what]
 
     def target(self, cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return rows to train on, what to predict of them, and how much they count.
 
-        A row of soft groups comes once for every group it has a share in.
+        A row of soft groups comes once for every group it has a share in; one whose group is not known says nothing of it.
         """
         y, weight = cells.y.numpy(), None if cells.sample_weight is None else cells.sample_weight.double().numpy()
         if self.given is not None:
             rows = rows[y[rows] == self.given]
-        if self.what == "class" or not cells.soft:
-            group, counted = cells.groups.numpy()[rows], None if weight is None else weight[rows]
+        if self.what != "class" and cells.known is not None:
+            rows = rows[cells.known.numpy()[rows]]
+        groups = cells.groups.numpy()
+        if cells.soft and self.what != "class" and bool(np.isin(groups[rows], (0, 1)).all()):
+            groups = groups.argmax(1)  # all that are left are whole
+        if self.what == "class" or groups.ndim == 1:
+            group, counted = groups[rows], None if weight is None else weight[rows]
         else:
-            share = cells.groups.double().numpy()[rows]
+            share = groups.astype(np.float64)[rows]
             place, group = np.nonzero(share)
             counted = share[place, group] * (1 if weight is None else weight[rows][place])
             rows = rows[place]
         if self.what == "class":
             return rows, y[rows], counted
-        return rows, group if self.what == "group" else y[rows] * cells.n_groups + group, counted
+        return rows, group if self.what == "group" else y[rows] * cells.n_known_groups + group, counted
 
 
 def parts_of(joint: str, shape: Cells | Shape) -> list[Part]:
@@ -278,14 +284,14 @@ class OutOfFold:
     rounds: tuple[int, int] = (0, 0)
 
 
-def judge_heads(
+def predict_heads(
     probabilities: np.ndarray,
     cells: Cells,
     method: Method,
     fold: np.ndarray,
     fit: Callable[[np.ndarray, Cells, Any], Head] = fit_head,
-) -> np.ndarray:
-    """Return how rows are predicted by heads that were not fitted to them, by point ``(P, Y, A, Y)``.
+) -> Tensor:
+    """Return the class codes of rows by heads that were not fitted to them, by point ``(P, N)``.
 
     Parameters
     ----------
@@ -294,26 +300,24 @@ def judge_heads(
     cells : Cells
     method : Method
     fold : ndarray of int, shape (N,)
-        The head of a fold is fitted to all others; -1 leaves a row out. Where there is one fold only, heads are fitted to
-        every second row of it.
+        The head of a fold is fitted to all others. Where there is one fold only, heads are fitted to every second row of it.
     fit : callable
         :func:`fit_head`, or for FairDRO :func:`fit_thresholds`.
     """
-    part, known = fold.copy(), np.flatnonzero(fold >= 0)
-    if part.max() == 0:
-        part[known] = np.arange(len(known)) % 2
-    total = np.zeros((method.points, cells.n_classes, cells.n_groups, cells.n_classes))
-    for i in range(part.max() + 1):
-        fitted, judged = np.flatnonzero((part >= 0) & (part != i)), np.flatnonzero(part == i)
+    part = np.arange(len(fold)) % 2 if len(np.unique(fold)) == 1 else fold
+    predictions = torch.empty(method.points, len(fold), dtype=torch.int16)
+    for i in np.unique(part):
+        fitted, judged = np.flatnonzero(part != i), np.flatnonzero(part == i)
         head = fit(probabilities[fitted], cells.take(torch.from_numpy(fitted)), method)
-        total += confusion_counts(head.predict(probabilities[judged])[0], cells.take(torch.from_numpy(judged)))
-    return total
+        predictions[:, torch.from_numpy(judged)] = head.predict(probabilities[judged])[0].short()
+    return predictions
 
 
 def fit_held_out(probabilities: np.ndarray, cells: Cells, method: Method, *, seed: int = 0) -> tuple[Head, np.ndarray]:
     """Fit a head to rows that are held out; also return how heads of the other folds predict them ``(P, Y, A, Y)``."""
     fold = fold_numbers(stratified_folds(cells, seed=seed), len(cells))
-    return fit_head(probabilities, cells, method), judge_heads(probabilities, cells, method, fold)
+    counts = confusion_counts(predict_heads(probabilities, cells, method, fold), cells)
+    return fit_head(probabilities, cells, method), counts
 
 
 def fit_thresholds(probabilities: np.ndarray, cells: Cells, method: FairDRO) -> Head:
@@ -361,7 +365,7 @@ def _search(logs: Tensor, cells: Cells, method: FairDRO) -> tuple[Tensor, Tensor
             place = torch.searchsorted(bounds, needed)  # predicted as k from this bound on
             own = cells.y == k
             error = _step_errors(place, own, other != cells.y, cells, len(bounds))
-            worst = method.weights(method.update(state, CellMeans(error), 0.0))  # the best response itself
+            worst = method.costed_weights(method.update(state, CellMeans(error), 0.0))  # the best response itself
             robust = (worst * error).nansum((-1, -2))
             if float(robust.min()) < least:
                 i = int(robust.argmin())

@@ -70,7 +70,7 @@ def train_minibatch(
         if on_step is not None:
             on_step(epochs_done, taught_first + method.rounds * epochs)
 
-    task = Task(cells.counts, bank.bank, bank.hidden)
+    task = Task(cells.counts, bank.bank, bank.hidden, cells.unknown_group)
     controller = Controller(method, task, epochs, on_step=lambda done, total: tell(taught_first + done, total))
     if (plain := method.teacher()) is not None and teacher is None:
         teacher = train_minibatch(

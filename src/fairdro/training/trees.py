@@ -131,7 +131,7 @@ def predict_out_of_fold(
     """
     folds = stratified_folds(cells, seed=settings.seed) if folds is None else folds
     settings = settings.for_rows(min(len(train) for train, _ in folds))
-    probabilities = np.full((len(cells), cells.n_classes, cells.n_groups), np.nan)
+    probabilities = np.full((len(cells), cells.n_classes, cells.n_known_groups), np.nan)
     rounds = []
     for i, (train, test) in enumerate(folds):
         own, tested = (cells.take(torch.from_numpy(rows)) for rows in (train, test))
@@ -167,10 +167,29 @@ def grow_cell_trees(
     of_classes, of_groups = rounds or (settings.n_estimators, settings.n_estimators)
     stop = None if held is None else (held[1], settings.early_stopping or of_classes)
     classes, of_classes = _grow(table, cells, of_classes, class_targets, stop)
-    if cells.n_groups == 1:
+    if cells.n_known_groups == 1:
         return CellTrees(classes, None, (of_classes, of_groups))
-    groups, of_groups = _grow(table, cells, of_groups, group_targets, stop)
+    if stop is not None:
+        stop = (_of_known_groups(stop[0]), stop[1])
+    groups, of_groups = _grow(table, _of_known_groups(cells), of_groups, group_targets, stop)
     return CellTrees(classes, groups, (of_classes, of_groups))
+
+
+def grow_class_trees(X: np.ndarray, cells: Cells, settings: TreeSettings, held: tuple[np.ndarray, Cells]) -> Trees:
+    """Grow trees that predict the class, every row counting the same; rows that are held out say when to stop."""
+    table = tabulate(X, settings, held[0])
+    stop = None if settings.early_stopping is None else (held[1], settings.early_stopping)
+    return _grow(table, cells, settings.n_estimators, class_targets, stop)[0]
+
+
+def _of_known_groups(cells: Cells) -> Cells:
+    """Return the cells with rows of unknown group at weight zero, and no group for them."""
+    if cells.known is None:
+        return cells
+    groups, last = cells.groups, cells.n_known_groups - 1
+    groups = groups[:, : last + 1] if cells.soft else groups.clamp(max=last)
+    weight = cells.known.float() * (1 if cells.sample_weight is None else cells.sample_weight)
+    return Cells(cells.y, groups, n_classes=cells.n_classes, n_groups=last + 1, sample_weight=weight)
 
 
 def _grow(

@@ -93,7 +93,7 @@ def train_weighted_trees(
     held = held if errors == "held_out" else held[:0]
     own = np.setdiff1d(np.arange(len(cells)), held)
     forest = _Forest(X, cells, own, held, method, settings.for_rows(len(X)), bagged=errors == "out_of_bag")
-    task = Task(forest.trained.counts, (1, method.points), hidden=False)
+    task = Task(forest.trained.counts, (1, method.points), hidden=False, unknown_group=cells.unknown_group)
     controller = Controller(method, task, settings.n_estimators, on_step=on_step)
     states: list[State] = []
     for _ in controller.rounds():
@@ -216,6 +216,6 @@ def _robust_errors(method: Method, states: list[State], errors: Tensor) -> Tenso
     for first in range(0, len(states), ROUNDS_AT_ONCE):
         some = slice(first, first + ROUNDS_AT_ONCE)
         state = {key: torch.cat([one[key] for one in states[some]]) for key in states[0]}
-        response = method.weights(method.update(state, CellMeans(errors[some]), 0.0))
+        response = method.costed_weights(method.update(state, CellMeans(errors[some]), 0.0))
         found.append((response * errors[some]).nansum((-1, -2)))
     return torch.cat(found)

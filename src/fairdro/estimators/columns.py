@@ -1,0 +1,104 @@
+"""The columns of a table from a file: what they must be, labels and groups in them."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from fairdro.errors import InputError, unknown_name
+from fairdro.groups import MISSING_GROUPS
+
+MAX_CLASSES = 100
+CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string]
+
+
+def check_columns(table: pa.Table, names: Sequence[str]) -> None:
+    """Refuse columns that are not there."""
+    for name in names:
+        if name not in table.column_names:
+            names = [" ".join(other.split()) for other in table.column_names]
+            shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+            raise InputError(f"There is no column {name!r} in the table; it has: {shown}.")
+
+
+def as_pandas(table: pa.Table) -> pd.DataFrame:
+    """Return a table as pandas has it, or say that it holds what pandas cannot hold."""
+    try:
+        return table.to_pandas(split_blocks=True, date_as_object=False, ignore_metadata=True)
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # a date of the year 9999 and the like
+        raise InputError(f"The table holds values that cannot be read: {str(error).splitlines()[0]}.") from error
+
+
+def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np.ndarray:
+    """Return the classes of a column, or say why they cannot be classes."""
+    if len(column) == 0:
+        raise InputError(f"No row has a value in the column {name!r}.")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not any(fits(kind) for fits in CLASSES):
+        raise InputError(
+            f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into strings."
+        )
+    number = len(pa.compute.unique(column))
+    if several and number < 2:
+        raise InputError(f"The column {name!r} has one value only; there is nothing to predict.")
+    if number > MAX_CLASSES:
+        raise InputError(
+            f"The column {name!r} has {number:,} different values, too many for classes (at most {MAX_CLASSES}); put "
+            "its values into fewer."
+        )
+    labels = column.to_pandas().to_numpy()
+    if labels.dtype.kind == "f" and (labels % 1 != 0).any():
+        raise InputError(f"The column {name!r} holds fractions, which are no classes; put its values into a few.")
+    return labels
+
+
+def with_target(table: pa.Table, target: str, notes: list[str]) -> pa.Table:
+    """Return the rows that have a target, and say how many have none."""
+    known = pa.compute.is_valid(table[target])
+    if (lacking := table.num_rows - pa.compute.sum(known).as_py()) == 0:
+        return table
+    notes.append(f"{lacking:,} rows without a value of {target!r} are left out.")
+    return table.filter(known)
+
+
+def starred(table: pa.Table, pattern: str) -> dict[str, str]:
+    """Return the columns that fit a name with a star, by what stands for it."""
+    if pattern.count("*") != 1:
+        raise InputError(f"{pattern!r} must have one * where the name of the class or group stands, for example 'p_*'.")
+    before, _, after = pattern.partition("*")
+    found = {name[len(before) : len(name) - len(after)]: name for name in table.column_names if fnmatchcase(name, pattern)}
+    if len(found) < 2:
+        raise InputError(f"Fewer than two columns fit {pattern!r}; the table has: {', '.join(table.column_names[:20])}.")
+    return found
+
+
+def numbers_of(table: pa.Table, names: Sequence[str]) -> np.ndarray:
+    """Return columns of numbers ``(N, K)``, or say that they are none."""
+    check_columns(table, names)
+    try:
+        return np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The columns {', '.join(names)} must hold probabilities: {error}.") from error
+
+
+def sensitive_columns(table: pa.Table, groups: Sequence[str], missing_groups: str, notes: list[str]) -> pd.DataFrame:
+    """Return the group columns as strings, None where a value is missing; note what is done with these."""
+    if missing_groups not in MISSING_GROUPS:
+        raise unknown_name("way with missing groups", missing_groups, MISSING_GROUPS)
+    frame = {}
+    for name in dict.fromkeys(groups):
+        column = table[name]
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if missing_groups == "group" and column.null_count:
+            notes.append(f"{column.null_count:,} rows without a value of {name!r} are a group of their own.")
+        if pa.types.is_integer(kind):  # exact, however large
+            frame[name] = pd.Series(column.cast(pa.string()).to_pylist(), dtype=object)
+            continue
+        values = column.to_pandas()
+        known = values.notna().to_numpy()
+        whole = pd.api.types.is_float_dtype(values) and bool((values[known] % 1 == 0).all())
+        strings = (values.astype("Int64") if whole else values).astype(str).astype(object)
+        frame[name] = pd.Series(np.where(known, strings, None), dtype=object)
+    return pd.DataFrame(frame)

@@ -1,0 +1,111 @@
+"""Models of class and group by any scikit-learn classifier, and what they say of groups that are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from fairdro.cells import Cells
+from fairdro.errors import InputError
+from fairdro.training.calibration import fit_scaling, logarithms, scale
+from fairdro.training.folds import stratified_folds
+from fairdro.training.head import Part
+
+GROUP = Part("group")
+
+
+def fit_model(model: Any, part: Part, cells: Cells, X: Any, rows: np.ndarray) -> Any:
+    """Train a model on some rows; a frozen one is left as it is, and one thing to predict needs no model."""
+    if isinstance(model, FrozenEstimator):
+        return model
+    rows, y, weight = part.target(cells, rows)
+    if len(np.unique(y)) < 2:
+        return DummyClassifier().fit(np.zeros((len(y), 1)), y)
+    if weight is not None and not has_fit_parameter(model, "sample_weight"):
+        raise InputError(
+            f"{type(model).__name__} takes no sample_weight, which weighted rows and shares of groups need; use another."
+        )
+    some = _safe_indexing(X, rows)
+    return model.fit(some, y) if weight is None else model.fit(some, y, sample_weight=weight)
+
+
+def fit_and_predict(model: Any, part: Part, cells: Cells, X: Any, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Train a model on some rows, and return the probabilities of others."""
+    return proba_of(fit_model(model, part, cells, X, train), _safe_indexing(X, test), part.width(cells))
+
+
+def proba_of(model: Any, X: Any, width: int) -> np.ndarray:
+    """Return probabilities with a column for everything to predict, zero for what a model has not seen."""
+    values = model.predict_proba(X)
+    if isinstance(model, FrozenEstimator):
+        return values
+    out = np.zeros((len(values), width))
+    out[:, np.asarray(model.classes_, dtype=np.int64)] = values
+    return out
+
+
+def group_probabilities(model: Any, X: Any, cells: Cells, seed: int) -> np.ndarray:
+    r"""Return :math:`p(a \mid x, y)` of every row ``(N, A)``, by models that do not know its group.
+
+    Rows of known group are predicted out of fold, others by a model of all known ones. The class is one of the features,
+    unless the model takes something else than a table.
+    """
+    X, known = _with_class(X, cells), cells.known_rows.numpy()
+    unknown = np.setdiff1d(np.arange(len(cells)), known)
+    found = np.empty((len(cells), cells.n_groups))
+    for train, test in stratified_folds(cells.known_part, seed=seed):
+        found[known[test]] = fit_and_predict(clone(model), GROUP, cells, X, known[train], known[test])
+    found[unknown] = fit_and_predict(clone(model), GROUP, cells, X, known, unknown)
+    return found
+
+
+def _with_class(X: Any, cells: Cells) -> Any:
+    """Return a table with a column more for every class; what is no table of numbers stays as it is."""
+    own = np.eye(cells.n_classes)[cells.y.numpy()]
+    if isinstance(X, pd.DataFrame):
+        named = pd.DataFrame(own, index=X.index, columns=[f"class {k}" for k in range(cells.n_classes)])
+        return X if set(named.columns) & set(X.columns) else pd.concat([X, named], axis=1)
+    if scipy.sparse.issparse(X):
+        return scipy.sparse.hstack([X, own], format="csr")
+    table = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf"
+    return np.column_stack([X, own]) if table else X
+
+
+def infer_groups(cells: Cells, p_group: np.ndarray) -> Cells:
+    r"""Return the cells with inferred shares where the group is not known.
+
+    .. math:: q(a \mid x, y) \propto \exp(\beta_y \log p(a \mid x, y) + b_{y,a})
+
+    over the groups that a row may belong to: the probabilities of a model, calibrated within every class, with
+    :math:`\beta` and :math:`b` fitted to the rows of class y whose group is known. A prediction depends on x alone, so that
+    the mean error of a cell, with rows counted by these shares, is an unbiased estimate where the probabilities are right.
+
+    Parameters
+    ----------
+    cells : Cells
+        Of soft groups; the shares of a row of unknown group are positive for those it may belong to.
+    p_group : ndarray of shape (N, A)
+        By models that do not know the row's group.
+    """
+    if cells.known is None:
+        return cells
+    known, y, shares = cells.known.numpy(), cells.y.numpy(), cells.groups.double().numpy().copy()
+    logs = logarithms(p_group)
+    for k in range(cells.n_classes):
+        fitted, asked = np.flatnonzero(known & (y == k)), np.flatnonzero(~known & (y == k))
+        if len(asked):
+            likely = scale(logs[asked], fit_scaling(logs[fitted], shares[fitted])) * (shares[asked] > 0)
+            shares[asked] = likely / likely.sum(axis=1, keepdims=True)
+    return Cells(
+        cells.y, torch.from_numpy(shares).float(), n_classes=cells.n_classes, n_groups=cells.n_groups,
+        sample_weight=cells.sample_weight, known=cells.known,
+    )  # fmt: skip
