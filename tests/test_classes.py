@@ -118,7 +118,7 @@ def test_every_class_counts_by_its_cost_in_any_method(name):
     method = METHODS[name](class_weight=(1.0, 2.0, 0.5))
     trained = train_fullbatch(X, cells, method, steps=5)
     np.testing.assert_allclose(trained.history.weights[0, 0, 0].sum(-1) / METHODS[name]().costed_weights(
-        METHODS[name]().begin(Task(cells.counts))).sum(-1), [1, 2, 0.5])  # fmt: skip
+        METHODS[name]().begin(Task(cells.counts))).sum(-1), np.array([1, 2, 0.5]) * 3 / 3.5)  # fmt: skip
 
 
 @names
@@ -153,6 +153,35 @@ def test_balanced_costs():
     assert FairDROClassifier(class_weight="balanced").fit(X, y, sensitive_features=a).class_weight_.tolist() == [1, 1]
 
 
+def test_costs_are_relative_and_found_by_the_names_of_classes():
+    X, y, a = people(800)
+    for scale in (1e-6, 1, 1e6):
+        model = FairDROClassifier(2.0, class_weight={"yes": 3 * scale, "no": scale}).fit(X, y, sensitive_features=a)
+        np.testing.assert_allclose(model.weights_.sum(1), [0.5, 1.5])
+    digits = np.where(y == "yes", "1", "0")
+    assert FairDROClassifier(class_weight={"1": 3}).fit(X, digits, sensitive_features=a).class_weight_.tolist() == [1, 3]
+
+
+def test_a_joint_q_keeps_the_share_of_classes_that_are_not_to_be_fair():
+    method = METHODS["fairdro_wo_classwise"](rho=0.0, fair_classes=(1,))
+    state = method.begin(Task(torch.ones(2, 2)))
+    moved = method.update(state, CellMeans(torch.tensor([[0.1, 0.4], [0.3, 0.2]], dtype=torch.float64)), 0.0)
+    torch.testing.assert_close(method.weights(moved), torch.full((2, 2), 0.5, dtype=torch.float64))
+
+
+def test_options_are_kept_in_files(tmp_path):
+    X, y, a = people(800)
+    for model in (FairDROClassifier(), FairDROClassifierCV(rhos=[0, 1], cv=2)):
+        model.set_params(class_weight={"yes": 2, "no": 1}, fair_classes=["yes"]).fit(X, y, sensitive_features=a)
+        model.save(tmp_path / type(model).__name__)
+        again = load(tmp_path / type(model).__name__)
+        assert (again.class_weight, again.fair_classes) == ({"yes": 2, "no": 1}, ["yes"])
+        assert again.model_card() == model.model_card()
+        assert "class\\_weight: no: 1, yes: 2" in model.model_card()
+        judged = model.model_card(X, y, sensitive_features=a)
+        assert "about these classes: yes" in judged
+
+
 @pytest.mark.parametrize("costs", ["even", {"maybe": 2}, {"yes": -1}, {"yes": np.nan}, 3, {"yes": "x"}])
 def test_costs_are_checked(costs):
     X, y, a = people(400)
@@ -164,8 +193,8 @@ def test_any_method_by_name_takes_costs_and_fairdro_fair_classes():
     X, y, a = people(800)
     model = FairClassifier(method="fairdro", rho=5.0, fair_classes=["yes"], class_weight={"yes": 2.0, "no": 1.0})
     model.fit(X, y, sensitive_features=a)
-    np.testing.assert_allclose(model.weights_, [[0.5, 0.5], model.weights_[1]])
-    assert model.weights_[1].sum() == pytest.approx(2)
+    np.testing.assert_allclose(model.weights_, [[1 / 3, 1 / 3], model.weights_[1]])
+    assert model.weights_[1].sum() == pytest.approx(4 / 3)
     with pytest.raises(InputError, match="lbc does not have"):
         FairClassifier(method="lbc", fair_classes=["yes"]).fit(X, y, sensitive_features=a)
 
@@ -178,7 +207,7 @@ def test_a_loss_takes_both():
         torch.tensor([0, 0, 1, 1]),
     )
     losses = torch.nn.functional.cross_entropy(logits, y, reduction="none")
-    expected = (losses[[0, 3]].mean() + 3 * losses[[1, 2]].mean()) / 2
+    expected = (losses[[0, 3]].mean() + 3 * losses[[1, 2]].mean()) / 4  # as PyTorch's weighted mean
     torch.testing.assert_close(crit(logits.requires_grad_(), y, a).float(), expected)
     crit.step()
     torch.testing.assert_close(crit.q[0].float(), torch.tensor([0.5, 0.5]))

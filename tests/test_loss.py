@@ -151,7 +151,7 @@ def test_a_checkpoint_resumes_exactly():
 def test_a_checkpoint_in_safetensors_holds_all_that_the_method_remembers(name, tmp_path):
     method = get_method(name)()
     X, cells = biased_problem(2, 2, n=200)
-    logits, features = X[:, :2], X[:, 2:]
+    logits, features = X[:, :2].requires_grad_(), X[:, 2:]
 
     def train(criterion, steps):
         for _ in range(steps):
@@ -173,7 +173,7 @@ def test_a_checkpoint_in_safetensors_holds_all_that_the_method_remembers(name, t
 
 def test_a_cell_not_seen_keeps_its_last_error_and_never_gets_lost():
     criterion = FairDROLoss(2, 3, rho=1.0, total_steps=4)
-    logits = torch.tensor([[1.0, 0.0]] * 4)
+    logits = torch.tensor([[1.0, 0.0]] * 4, requires_grad=True)
     criterion(logits, torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]))  # group 2 is never seen
     criterion.step()
     assert (criterion.q[:, 2] > 0).all()
@@ -295,12 +295,13 @@ def test_a_penalty_needs_equal_shares():
 
 def test_a_class_that_was_not_seen_keeps_equal_weights():
     criterion = FairDROLoss(2, 2, rho=1.0, total_steps=2, counts=torch.tensor([[50.0, 50.0], [2.0, 2.0]]))
-    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
     criterion(logits, torch.tensor([0, 0]), torch.tensor([0, 1]))
     criterion.step()
     assert criterion.q.tolist() == [pytest.approx([0, 1]), pytest.approx([0.5, 0.5])]
     criterion = FairDROLoss(2, 2, rho=1.0, total_steps=2)
-    criterion.step()
+    with pytest.warns(UserWarning, match="no batch was seen"):
+        criterion.step()
     assert criterion.q.tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
@@ -329,3 +330,89 @@ def test_features_by_a_hook():
     torch.testing.assert_close(loss, criterion(model(X), y, a, features=layer(X)))
     (penalty,) = torch.autograd.grad(loss - nn.functional.cross_entropy(model(X), y), layer.weight)
     assert penalty.abs().sum() > 0
+
+
+def batch(n=64, seed=0, n_groups=2):
+    rng = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n, 2, generator=rng).requires_grad_()
+    return logits, torch.randint(2, (n,), generator=rng), torch.randint(n_groups, (n,), generator=rng)
+
+
+def test_a_validation_loss_teaches_nothing():
+    criterion = FairDROLoss(2, 2, rho=1.0, total_steps=4)
+    logits, y, a = batch()
+    with torch.no_grad():
+        criterion(logits * 1, y, a)
+    criterion(logits.detach(), y, a)
+    assert criterion.seen.sum() == 0
+    criterion(logits, y, a)
+    assert criterion.seen.sum() == 64
+
+
+def test_accumulated_gradients_are_exact_with_counts():
+    """Micro-batches of unlike cells, as they come: their gradients add up to that of the whole batch."""
+    _, y, a = batch(256, n_groups=3)
+    x = torch.randn(256, 5, generator=torch.Generator().manual_seed(1))
+    counts = torch.tensor([[100.0, 60.0, 40.0], [90.0, 70.0, 30.0]])
+    cosines = {}
+    for averaging in ("batch", "counts"):
+        found = []
+        for size in (256, 16):
+            model = torch.nn.Linear(5, 2, bias=False)
+            torch.nn.init.constant_(model.weight, 0.1)
+            criterion = FairDROLoss(2, 3, rho=1.0, total_steps=2, counts=counts, averaging=averaging)
+            for rows in torch.arange(256).split(size):
+                (criterion(model(x[rows]), y[rows], a[rows]) * size / 256).backward()
+            found.append(model.weight.grad.flatten())
+        cosines[averaging] = float(torch.nn.functional.cosine_similarity(*found, dim=0))
+        if averaging == "counts":
+            torch.testing.assert_close(*found)
+    assert cosines["batch"] < 0.99
+    assert "averaging='counts'" in repr(criterion)
+    with pytest.raises(InputError, match="needs counts"):
+        FairDROLoss(2, 2, total_steps=1, averaging="counts")
+    with pytest.raises(InputError, match="no averaging named 'mean'"):
+        FairDROLoss(2, 2, total_steps=1, averaging="mean")
+
+
+def test_with_the_true_counts_of_a_batch_both_ways_of_averaging_are_the_same():
+    logits, y, a = batch()
+    counts = torch.stack([torch.bincount(a[y == k], minlength=2) for k in range(2)])
+    losses = [FairDROLoss(2, 2, total_steps=1, counts=counts, averaging=how)(logits, y, a) for how in ("batch", "counts")]
+    torch.testing.assert_close(*losses)
+
+
+def test_what_a_loop_forgot_is_said_once():
+    logits, y, a = batch()
+    with pytest.warns(UserWarning, match="looks like probabilities") as told:
+        FairDROLoss(2, 2, total_steps=1)(logits.softmax(-1), y, a)
+    assert told[0].filename == __file__
+    criterion = FairDROLoss(2, 2, total_steps=2, counts=torch.full((2, 2), 10.0))
+    criterion(logits, y, a)
+    with pytest.warns(UserWarning, match="many batches without step"):
+        criterion(logits, y, a)
+    criterion(logits, y, a)  # not said again
+    for _ in range(2):
+        criterion.step()
+        criterion(logits, y, a)
+    with pytest.warns(UserWarning, match=r"more often than total_steps = 2"):
+        criterion.step()
+    criterion(logits, y, a)
+    criterion.step()  # not said again
+
+
+@pytest.mark.parametrize(
+    "counts", [[[-1.0, 2], [1, 1]], [[float("nan"), 2], [1, 1]], [[0.0, 0], [0, 0]], [[0.0, 0], [1, 1]], "many", [[1, 2, 3]]]
+)
+def test_counts_that_are_none(counts):
+    with pytest.raises(InputError, match="counts"):
+        FairDROLoss(2, 2, total_steps=1, counts=counts)
+
+
+def test_groups_that_are_none():
+    logits, y, _ = batch(2)
+    criterion = FairDROLoss(2, 2, total_steps=1)
+    with pytest.raises(InputError, match="none may be negative"):
+        criterion(logits, y, torch.tensor([[-1.0, 2.0], [0.5, 0.5]]))
+    with pytest.raises(InputError, match="must be tensors"):
+        criterion(logits, y, [0, 1])

@@ -90,9 +90,10 @@ def test_sample_weight_repeats_rows():
 
 def test_a_predicted_class_without_samples_and_an_empty_cell_are_left_out():
     y, predicted, a = ["x", "x", "y", "y"], ["x", "z", "y", "y"], ["f", "m", "f", "f"]
-    assert metrics.balanced_accuracy(y, predicted, sensitive_features=a) == pytest.approx(2 / 3)
-    assert metrics.dca(y, predicted, sensitive_features=a) == pytest.approx(0.5)
-    report = confusion(y, predicted, sensitive_features=a).cells()
+    known = {"sensitive_features": a, "labels": ["x", "y", "z"]}
+    assert metrics.balanced_accuracy(y, predicted, **known) == pytest.approx(2 / 3)
+    assert metrics.dca(y, predicted, **known) == pytest.approx(0.5)
+    report = confusion(y, predicted, **known).cells()
     assert report.loc[("y", "m"), "count"] == 0
     assert np.isnan(report.loc[("y", "m"), "accuracy"])
 
@@ -178,3 +179,16 @@ def test_soft_groups_have_a_report_without_intervals():
 def test_groups_never_seen_before_are_named():
     report = group_report([0, 1] * 60, [0, 1] * 60, sensitive_features=["new"] * 60 + ["newer"] * 60)
     assert report.index.get_level_values("group").unique().tolist() == ["new", "newer"]
+
+
+METRIC_FUNCTIONS = [
+    metrics.balanced_accuracy, metrics.dca, metrics.deo, metrics.worst_accuracy, metrics.standard_accuracy,
+    metrics.equalized_odds_difference, metrics.demographic_parity_difference, metrics.group_report,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", METRIC_FUNCTIONS, ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("predicted", [[0.2, 0.9, 0.4, 0.7], [0, 1, 0, 2], [0, 1, 0, -1]])
+def test_predictions_that_are_no_class_are_refused_by_every_metric(metric, predicted):
+    with pytest.raises(InputError, match="no class of y_true"):
+        metric([0, 1, 0, 1], predicted, sensitive_features=["u", "v", "u", "v"])

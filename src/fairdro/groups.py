@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import torch
 
 from fairdro.errors import InputError, unknown_name
@@ -63,6 +64,9 @@ class Groups:
 def _familiar(values: Any) -> Any:
     """Turn a tensor into an array, and a table or column of polars or pyarrow into one of pandas."""
     values = values.numpy(force=True) if isinstance(values, torch.Tensor) else values
+    values = values.to_arrow() if hasattr(values, "to_arrow") else values  # of polars
+    if isinstance(values, pa.Table | pa.Array | pa.ChunkedArray):
+        return values.to_pandas(integer_object_nulls=True)  # whole numbers stay whole, also where one is missing
     return values.to_pandas() if hasattr(values, "to_pandas") else values
 
 
@@ -269,7 +273,7 @@ def _merge_small(groups: Groups, counts: np.ndarray, floor: int) -> Groups:
 def _as_table(features: Any) -> pd.DataFrame:
     features = _familiar(features)
     if isinstance(features, list | tuple) and len(features) > 0:
-        features = [column.to_pandas() if hasattr(column, "to_pandas") else column for column in features]
+        features = [_familiar(column) for column in features]
         if all(isinstance(column, pd.Series | np.ndarray) and column.ndim == 1 for column in features):
             named = [getattr(column, "name", None) or f"group {j}" for j, column in enumerate(features)]
             if len(set(named)) < len(named):

@@ -220,7 +220,13 @@ def _tails(level: float) -> list[float]:
 
 
 def confusion(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    fair_classes: Any = None,
+    labels: Any = None,
 ) -> Confusion:
     """Build the confusion tensor of predictions.
 
@@ -234,6 +240,8 @@ def confusion(
     sample_weight : array-like of shape (N,), optional
     fair_classes : list of labels, optional
         Classes that gaps between groups are about; by default all.
+    labels : list of labels, optional
+        All classes, where some do not occur in ``y_true``. A prediction that is none of them is refused.
 
     Warns
     -----
@@ -244,19 +252,34 @@ def confusion(
     n = len(truth)
     if n != len(predicted):
         raise InputError(f"y_true has {n} rows but y_pred has {len(predicted)}.")
-    differ = pd.api.types.is_numeric_dtype(truth) != pd.api.types.is_numeric_dtype(predicted)
-    if n and differ and truth.intersection(predicted).empty:
-        raise InputError(f"y_true holds labels like {truth[0]!r}, y_pred like {predicted[0]!r}: bring them to one type.")
-    codes, classes = encode_labels(truth.append(predicted), "y_true or y_pred")
+    known = as_column([*labels] if labels is not None else truth, "labels").dropna().unique()
+    _refuse_strange(truth, predicted, known)
+    codes, classes = encode_labels(truth.append(predicted).append(known), "y_true or y_pred")
+    codes = codes[: 2 * n]
     groups = encode_groups(sensitive_features, "ignore")
     cells = Cells.from_labels(codes[:n], groups, n_classes=len(classes), sample_weight=sample_weight)
     if groups.n_unknown:
         sentence = f"{groups.n_unknown:,} of {n:,} rows have no group and are not counted."
         warnings.warn(sentence, UserWarning, stacklevel=_stack_level())
-    known = cells.known_part
-    counts = confusion_counts(torch.as_tensor(codes[n:])[cells.known_rows], known)
+    counted = cells.known_part
+    counts = confusion_counts(torch.as_tensor(codes[n:])[cells.known_rows], counted)
     fair = class_codes(fair_classes, classes)
-    return Confusion(counts, [str(c) for c in classes], groups.names, sample_weight is None and not known.soft, fair)
+    return Confusion(counts, [str(c) for c in classes], groups.names, sample_weight is None and not counted.soft, fair)
+
+
+def _refuse_strange(truth: pd.Index, predicted: pd.Index, known: pd.Index) -> None:
+    """Refuse labels that are none of the known ones: probabilities for predictions, above all."""
+    for name, column in (("y_true", truth), ("y_pred", predicted)):
+        strange = column.dropna().unique().difference(known, sort=False)
+        if len(strange) == 0:
+            continue
+        if pd.api.types.is_numeric_dtype(known) != pd.api.types.is_numeric_dtype(column):
+            raise InputError(f"y_true holds labels like {truth[0]!r}, y_pred like {predicted[0]!r}: bring them to one type.")
+        classes = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
+        raise InputError(
+            f"{name} holds {strange[0]!r}, which is no class of y_true ({classes}). Pass classes, not probabilities; or "
+            "name all classes by labels=[...]."
+        )
 
 
 def _stack_level() -> int:
@@ -267,82 +290,121 @@ def _stack_level() -> int:
     return level - 1
 
 
-def class_codes(labels: Any, classes: np.ndarray) -> tuple[int, ...] | None:
+def class_codes(labels: Any, classes: np.ndarray, what: str = "fair_classes") -> tuple[int, ...] | None:
     """Return the codes of some classes by their labels, or by their names as strings; None stays None."""
     if labels is None:
         return None
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
-        raise InputError(f"fair_classes must be a list of classes, for example [{labels!r}].")
-    known = {label: k for k, label in enumerate(classes.tolist())}
-    by_name = {str(label): k for label, k in known.items()}
-    codes = [known.get(label, by_name.get(str(label))) for label in labels]
+        raise InputError(f"{what} must be a list of classes, for example [{labels!r}].")
+    labels = list(labels)
+    by_name = {str(label): k for k, label in enumerate(classes.tolist())}
+    codes = [by_name.get(str(label)) for label in labels]
     if None in codes or not codes:
-        named = "none" if not codes else repr(list(labels)[codes.index(None)])
-        raise InputError(f"fair_classes names {named}; the classes are: {', '.join(by_name)}.")
+        named = "none" if not codes else repr(labels[codes.index(None)])
+        raise InputError(f"{what} names {named}; the classes are: {', '.join(by_name)}.")
     return tuple(sorted({k for k in codes if k is not None}))
 
 
-def _score(name: str, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any, fair: Any = None) -> float:
-    judged = confusion(y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight, fair_classes=fair)
-    return judged.metric(name)
+def _score(
+    name: str, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any, labels: Any, fair_classes: Any = None
+) -> float:
+    options = {"sample_weight": sample_weight, "labels": labels, "fair_classes": fair_classes}
+    return confusion(y_true, y_pred, sensitive_features=sensitive_features, **options).metric(name)
 
 
-def balanced_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def balanced_accuracy(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
+) -> float:
     """Group-class balanced accuracy: the mean of the accuracies of all cells (the paper's accuracy)."""
-    return _score("accuracy", y_true, y_pred, sensitive_features, sample_weight)
+    return _score("accuracy", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
-def dca(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None) -> float:
+def dca(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    fair_classes: Any = None,
+    labels: Any = None,
+) -> float:
     r"""Difference of conditional accuracy (paper, Eq. 1).
 
     .. math:: \frac{1}{|Y|} \sum_y \max_{a, a'} |P(\hat Y = y | A = a, Y = y) - P(\hat Y = y | A = a', Y = y)|
 
     With ``fair_classes``, the mean over these classes; over one, it is the difference of equal opportunity.
     """
-    return _score("dca", y_true, y_pred, sensitive_features, sample_weight, fair_classes)
+    return _score("dca", y_true, y_pred, sensitive_features, sample_weight, labels, fair_classes)
 
 
-def deo(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None) -> float:
+def deo(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    fair_classes: Any = None,
+    labels: Any = None,
+) -> float:
     """Difference of equalised odds: the gap between groups of P(prediction | class), averaged over classes and predictions.
 
     Equal to :func:`dca` for two classes. With ``fair_classes``, the mean over these classes.
     """
-    return _score("deo", y_true, y_pred, sensitive_features, sample_weight, fair_classes)
+    return _score("deo", y_true, y_pred, sensitive_features, sample_weight, labels, fair_classes)
 
 
-def worst_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def worst_accuracy(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
+) -> float:
     """Accuracy of the worst cell."""
-    return _score("worst_accuracy", y_true, y_pred, sensitive_features, sample_weight)
+    return _score("worst_accuracy", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
-def standard_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def standard_accuracy(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
+) -> float:
     """Share of correct predictions; groups do not matter."""
-    return _score("standard_accuracy", y_true, y_pred, sensitive_features, sample_weight)
+    return _score("standard_accuracy", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
 def equalized_odds_difference(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, fair_classes: Any = None
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    fair_classes: Any = None,
+    labels: Any = None,
 ) -> float:
     """Largest gap between groups of P(prediction | class); fairlearn's metric of that name, for any number of classes.
 
     With ``fair_classes``, of these classes.
     """
-    return _score("equalized_odds_difference", y_true, y_pred, sensitive_features, sample_weight, fair_classes)
+    return _score("equalized_odds_difference", y_true, y_pred, sensitive_features, sample_weight, labels, fair_classes)
 
 
-def demographic_parity_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def demographic_parity_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
+) -> float:
     """Largest gap between groups of P(prediction); fairlearn's metric of that name, for any number of classes."""
-    return _score("demographic_parity_difference", y_true, y_pred, sensitive_features, sample_weight)
+    return _score("demographic_parity_difference", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
 def group_report(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, level: float = 0.95, n_boot: int = 1000, seed: int = 0
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    labels: Any = None,
+    level: float = 0.95,
+    n_boot: int = 1000,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Accuracy of every cell with its count and a bootstrap interval, stratified by cell.
 
     Parameters
     ----------
-    y_true, y_pred, sensitive_features
+    y_true, y_pred, sensitive_features, labels
         See :func:`confusion`.
     level : float, default 0.95
         Coverage of the intervals.
@@ -360,7 +422,8 @@ def group_report(
     UserWarning
         If there are cells with too few rows to conclude anything; the note says which.
     """
-    table = confusion(y_true, y_pred, sensitive_features=sensitive_features).cells(level=level, n_boot=n_boot, seed=seed)
+    judged = confusion(y_true, y_pred, sensitive_features=sensitive_features, labels=labels)
+    table = judged.cells(level=level, n_boot=n_boot, seed=seed)
     if len(few := table.index[(table["count"] > 0) & (table["count"] < TOO_FEW)]) > 0:
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""
         named = ", ".join(f"{label} / {group}" for label, group in few[:5]) + more

@@ -15,6 +15,7 @@ The largest accuracy of the worst cell, as a rule of one's own:
 ...     return Choice(int(points["worst_accuracy"].argmax()), "the best worst cell")
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -41,6 +42,8 @@ __all__ = [
     "check_rule",
     "choose",
     "choose_radius",
+    "has_gap",
+    "judged_cells",
     "plain_radius",
     "points_of",
     "rule_from",
@@ -65,8 +68,9 @@ LARGE_LOSS = 0.01
 
 
 def _check_share(value: Any, name: str) -> None:
-    if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
-        raise InputError(f"{name} must be a share between 0 and 1, got {value!r}.")
+    if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 0 <= value <= 1:
+        percent = f"; for {value:g} %, write {value / 100:g}" if isinstance(value, int | float) and 1 < value <= 100 else ""
+        raise InputError(f"{name} must be a share between 0 and 1, got {value!r}{percent}.")
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,12 @@ def check_rule(rule: Any) -> Rule:
         return rule_from(rule)
     if isinstance(rule, type) or not callable(rule):
         raise InputError(f"A selection rule is called with points and plain training, e.g. LimitDCA(0.05); got {rule!r}.")
+    try:
+        inspect.signature(rule).bind(None, None)
+    except TypeError as error:
+        raise InputError(f"A selection rule takes two arguments, points and plain training; {rule!r} does not.") from error
+    except ValueError:  # of a callable that does not tell
+        pass
     return rule
 
 
@@ -257,11 +267,16 @@ def small_cells(counts: np.ndarray) -> np.ndarray:
     return np.asarray((sizes > 0) & (sizes < TOO_FEW))
 
 
-def _without(counts: np.ndarray, small: np.ndarray, fair_classes: FairClasses) -> np.ndarray:
-    """Return the counts without cells that are too small, unless no gap would be left to judge by."""
-    left = np.where(small[:, :, None], 0, counts)
-    groups = (left[0].sum(-1) > 0).sum(-1)[slice(None) if fair_classes is None else list(fair_classes)]
-    return left if (groups > 1).any() else counts
+def judged_cells(counts: np.ndarray, fair_classes: FairClasses = None) -> np.ndarray:
+    """Return counts ``(P, Y, A, Y)`` without cells that are too small, unless no gap would be left to choose by."""
+    left = np.where(small_cells(counts)[:, :, None], 0, counts)
+    return left if has_gap(left, fair_classes) else counts
+
+
+def has_gap(counts: np.ndarray, fair_classes: FairClasses = None) -> bool:
+    """Whether a class that is to be fair has rows of two groups."""
+    groups = (counts[0].sum(-1) > 0).sum(-1)[slice(None) if fair_classes is None else list(fair_classes)]
+    return bool((groups > 1).any())
 
 
 def choose_radius(
@@ -307,7 +322,7 @@ def choose_radius(
     if len(sound) == 0 or (isinstance(rule, AsAsked) and diverged[-1]):
         raise InputError(f"Training diverged at rho = {radii[-1]:g}; try smaller radii.")
     shown, fair = counts if seen is None else seen, kept.get("fair_classes")
-    points = points_of(shown if every_cell else _without(shown, small_cells(shown), fair), **kept)
+    points = points_of(shown if every_cell else judged_cells(shown, fair), **kept)
     plain = points.iloc[plain_radius(radii)]
     choice = choose(rule, points.iloc[sound], plain, guard)
     choice = Choice(int(sound[choice.index]), choice.why)

@@ -1,5 +1,6 @@
 """Files: written whole or not at all, and tables in CSV and Parquet."""
 
+import codecs
 import contextlib
 import glob
 import os
@@ -20,7 +21,7 @@ PARQUET = {".parquet", ".pq"}
 TEXT = {".csv", ".tsv", ".txt"}
 DELIMITERS = ",;\t|"
 MISSING = ["", "?", "#N/A", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"]
-HEAD = 1 << 16
+HEAD, PIECE = 1 << 16, 1 << 20
 STALE_SECONDS = 3600
 
 
@@ -70,23 +71,48 @@ def make_folder(folder: Path) -> None:
     sweep_drafts(folder)
 
 
+def check_writable(path: Path) -> None:
+    """Find out before long work whether a file or folder could be written, without leaving anything behind."""
+    try:
+        nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+        with tempfile.TemporaryFile(dir=nearest.parent if nearest.is_file() and nearest == path.absolute() else nearest):
+            pass
+    except (OSError, ValueError) as error:  # a path may hold a null byte
+        raise InputError(f"Cannot write {path}: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def check_new(path: Path, *, force: bool, inputs: Collection[Path] = ()) -> None:
+    """Refuse to write over a file that is there, unless that is asked for, and ever over what is read."""
+    if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
+        raise InputError(f"{path} is what is read; name another file to write.")
+    if path.exists() and not force:
+        raise InputError(f"{path} is there already; name another file, or add --force to replace it.")
+    check_writable(path)
+
+
 def check_table_name(path: Path, *, writing: bool = False) -> None:
     """Refuse a name that is of neither kind of table; compressed ones are only read."""
     if (path.suffix.lower() if writing else _suffix(path)) not in PARQUET | TEXT:
         raise InputError(f"{path} must be a table in CSV (.csv, .tsv, .txt) or Parquet (.parquet, .pq).")
 
 
+def is_text(path: Path) -> bool:
+    """Whether a table is kept as text, by its name."""
+    return _suffix(path) in TEXT
+
+
 def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) -> pa.Table:
     """Read a table in CSV or Parquet; types are inferred, strings that occur often are kept as a dictionary.
 
-    The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing. Codes
-    with leading zeros are strings, and so are the columns ``strings`` of a CSV or, with ``raw``, every field as it is.
+    The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing, in
+    strings of Parquet too. Codes with leading zeros are strings, and so are the columns ``strings`` of a CSV or, with
+    ``raw``, every field as it is. The unnamed index that pandas writes into Parquet is no column, unless ``raw``.
     """
     check_table_name(path)
     try:
         if not path.is_file():
             raise InputError(f"{path} is a folder; name a file." if path.is_dir() else f"There is no file {path}.")
-        table = pa.parquet.read_table(path) if _suffix(path) in PARQUET else _read_csv(path, strings, raw=raw)
+        table = _read_parquet(path, raw=raw) if _suffix(path) in PARQUET else _read_csv(path, strings, raw=raw)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -100,19 +126,41 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
     return table
 
 
-def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
-    with pa.input_stream(str(path)) as file:  # decompresses .gz and the like by name
-        start = file.read(HEAD)
+def _read_parquet(path: Path, *, raw: bool) -> pa.Table:
+    table = pa.parquet.read_table(path)
+    if raw:
+        return table
+    table = table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
+    for j, field in enumerate(table.schema):
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            column = _plain(table.column(j))
+            missing = pa.compute.is_in(column, pa.array(MISSING, column.type))
+            if pa.compute.any(missing).as_py():
+                table = table.set_column(j, field.name, pa.compute.if_else(missing, pa.scalar(None, column.type), column))
+    return table
+
+
+def _text_of(path: Path) -> str:
+    """Return the beginning of a file of text, and refuse one that is no UTF-8 anywhere."""
+    decoder, start = codecs.getincrementaldecoder("utf-8-sig")(), ""
+    try:
+        with pa.input_stream(str(path)) as file:  # decompresses .gz and the like by name
+            while piece := file.read(PIECE):
+                text = decoder.decode(piece)
+                if "\0" in text:
+                    raise UnicodeError("a null byte")  # noqa: TRY301 - the same sentence
+                start = start or text[:HEAD]
+        decoder.decode(b"", final=True)
+    except UnicodeError as error:
+        raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.") from error
     if not start.strip():
         raise InputError(f"{path} is empty.")
-    not_text = InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.")
-    try:
-        head = start.decode("utf-8-sig", errors="strict" if len(start) < HEAD else "ignore")
-    except UnicodeDecodeError as error:
-        raise not_text from error
-    if "\0" in head:
-        raise not_text
-    header, *lines = head.splitlines()
+    return start
+
+
+def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
+    header, *lines = _text_of(path).splitlines()
     delimiter = max(DELIMITERS, key=re.sub('"[^"]*"', "", header).count)
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     if raw:
@@ -135,8 +183,6 @@ def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
     table = read(strings)
     if codes := _codes(table, lines, delimiter):
         table = read({*strings, *codes})
-    if any(pa.types.is_binary(field.type) for field in table.schema):
-        raise not_text
     return table
 
 
@@ -155,13 +201,21 @@ def write_table(table: pa.Table, path: Path) -> None:
         write_whole(path, lambda file: pa.parquet.write_table(table, file))
         return
     options = pa.csv.WriteOptions(delimiter="\t" if _suffix(path) == ".tsv" else ",")
-    plain = pa.table({name: _plain(table[name]) for name in table.column_names})
+    plain = pa.table({name: _writable(table[name], name) for name in table.column_names})
     write_whole(path, lambda file: pa.csv.write_csv(plain, file, options))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Undo the dictionary of a column of strings, which the CSV writer does not know."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _writable(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column as CSV can hold it, so that it can be read again."""
+    column = _plain(column)
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or pa.types.is_nested(column.type):
+        raise InputError(f"CSV cannot hold the column {name!r} of the kind {column.type}; write Parquet, or drop it.")
+    return column
 
 
 def _suffix(path: Path) -> str:

@@ -223,7 +223,9 @@ class BenchPlan:
         )
 
     def check(self) -> None:
-        """Load the data, and refuse a method that was named but does not fit them or the model."""
+        """Load the data, and refuse a class or a method that was named but does not fit them or the model."""
+        for dataset in self.datasets if self.fair_classes else ():
+            class_codes(self.fair_classes, np.array(known_dataset(dataset).class_names))
         if self._everything:
             return  # what does not fit is reported in the results
         for bank in self.banks:

@@ -25,12 +25,12 @@ from fairdro.bench.tables import DEFAULT_GUARD, PAPER_RULE
 from fairdro.errors import InputError
 from fairdro.selection import Guard, Rule, rule_from
 
-KINDS: dict[str, tuple[type, str]] = {
+KINDS: dict[str, tuple[Any, str]] = {
     "list[str]": (list, 'a list of names, for example ["adult"]'),
     "str": (str, "text in quotes"),
     "int": (int, "a whole number"),
     "bool | None": (bool, "true or false"),
-    "float": (float, "a number with a point, for example 0.8"),
+    "float": (float | int, "a number, for example 0.8"),
 }
 PLAN_KINDS = {f.name: str(f.type) for f in fields(BenchPlan)}
 STUDY_KINDS = {"out": "str", "workers": "int", "select": "str", "keep_class_accuracy": "float", "floor": "float"}

@@ -118,7 +118,7 @@ def how_chosen(results: pd.DataFrame, rule: Rule = PAPER_RULE, guard: Guard = DE
     parts = {"paper": "test part, as the paper does", "validated": "validation part"}
     part = "; ".join(parts[protocol] for protocol in dict.fromkeys(results["protocol"]))
     text = str(rule) if "scratch" in set(results["method"]) else str(rule).replace("plain training's", "the best")
-    guarded = f" {guard}" if "validated" in set(results["protocol"]) else ""
+    guarded = f" {guard}" if "validated" in set(results["protocol"]) and str(guard) else ""
     return f"{text[0].upper()}{text[1:]}{guarded}, chosen on the {part} (percent)"
 
 

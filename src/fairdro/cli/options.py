@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 KeepAccuracy = Annotated[
     float | None, typer.Option(help="Share of plain training's accuracy to keep on held-out rows; by default 0.95.")
 ]

@@ -52,9 +52,11 @@ def fit(
             autocompletion=options.complete("estimator"),
         ),
     ] = None,
+    *,
+    force: options.Force = False,
 ) -> None:
     """Train a fair model on your own table and save it with its card."""
-    from fairdro._utils.files import read_table
+    from fairdro._utils.files import check_writable, read_table
     from fairdro.estimators import save
     from fairdro.estimators.saving import check_free
     from fairdro.estimators.tables import fit_table
@@ -74,7 +76,9 @@ def fit(
         min_cell_size=min_cell_size,
         estimator=estimator,
     )
-    check_free(out)
+    if check_free(out) is not None and not force:
+        raise InputError(f"There is a model in {out} already; name another folder, or add --force to replace it.")
+    check_writable(out / "model.json")
     with status(f"Reading {file} ..."):
         table = read_table(file)
     with sentences():
@@ -139,11 +143,10 @@ def _print_before_and_after(fitted: FittedTable) -> None:
     console.print(table)
     if shown["fair"].about:
         tell(shown["fair"].about)
-    tell(
-        "as usual: every row counts the same, no fairness"
-        + ("; plain: every class and group counts the same, rho 0" if "plain" in shown else "")
-        + "; fair: the model that was chosen."
-    )
+    counted = {"balanced": "every class and group counts the same", "standard": "every row counts the same"}
+    costs = ", times the costs of the classes" if fitted.final.class_weight_ is not None else ""
+    plain = f"; plain: {counted[fitted.final.objective]}{costs}, rho 0" if "plain" in shown else ""
+    tell(f"as usual: every row counts the same, no fairness{plain}; fair: the model that was chosen.")
 
 
 def head(
@@ -163,10 +166,14 @@ def head(
     fair_class: options.FairClass = None,
     missing_groups: options.MissingGroups = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
+    *,
+    force: options.Force = False,
 ) -> None:
     """Fit a fair head to the probabilities of any model, and save it."""
-    from fairdro._utils.files import read_table
+    from fairdro._utils.files import check_new, read_table
     from fairdro.estimators.tables import fit_head_table
+
+    check_new(out, force=force, inputs=[file])
 
     given = _choice(
         rho=rho,
@@ -194,14 +201,17 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="Table to write, in CSV or Parquet; by default FILE with -predicted in its name.")
     ] = None,
+    *,
+    force: options.Force = False,
 ) -> None:
     """Write a table again with the predicted class and the probability of every class."""
-    from fairdro._utils.files import check_table_name, read_table, write_table
+    from fairdro._utils.files import check_new, check_table_name, is_text, read_table, write_table
     from fairdro.estimators import FairDROHead, load
     from fairdro.estimators.tables import predict_head_table, predict_table, string_columns
 
     out = file.with_name(f"{file.stem}-predicted{file.suffix}") if out is None else out
     check_table_name(out, writing=True)
+    check_new(out, force=force, inputs=[file])
     with status(f"Predicting {file} ..."):
         fitted = load(model)
         notes: list[str] = []
@@ -209,7 +219,7 @@ def predict(
             predicted = predict_head_table(fitted, read_table(file))
         else:
             predicted, notes = predict_table(fitted, read_table(file, strings=string_columns(fitted)))
-        table = read_table(file, raw=True)  # every field as it was
+        table = read_table(file, raw=is_text(out))  # every field as it was; in Parquet, columns of their types
         for name in predicted.column_names:
             table = table.append_column(name, predicted[name])
         write_table(table, out)
@@ -231,11 +241,16 @@ def audit(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the same in Markdown.")] = None,
+    *,
+    force: options.Force = False,
 ) -> None:
     """Judge the predictions of any model: metrics with intervals, and every class and group."""
-    from fairdro._utils.files import read_table, write_whole
+    from fairdro._utils.files import check_new, read_table, write_whole
     from fairdro.estimators.card import build_audit
     from fairdro.estimators.tables import audit_table
+
+    if out is not None:
+        check_new(out, force=force, inputs=[file])
 
     with status(f"Reading {file} ..."):
         table = read_table(file)

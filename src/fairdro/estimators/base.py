@@ -2,15 +2,15 @@
 
 import numbers
 import warnings
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils._param_validation import Interval, InvalidParameterError, validate_parameter_constraints
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
@@ -21,6 +21,36 @@ from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW, Groups, encode_groups, settle_small_cells
 from fairdro.methods import OBJECTIVES
 from fairdro.metrics import class_codes
+
+COUNT, POSITIVE = Interval(numbers.Integral, 0, None, closed="left"), Interval(numbers.Integral, 1, None, closed="left")
+CONSTRAINTS: dict[str, list[Any]] = {
+    **{name: [str] for name in ("backend", "errors", "joint", "method", "missing_groups", "model", "objective", "strategy")},
+    "cv": ["cv_object"],
+    "early_stopping": [POSITIVE, None],
+    "infer_groups": ["boolean"],
+    "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
+    "min_cell_size": [COUNT],
+    "min_child_samples": [POSITIVE],
+    "n_estimators": [POSITIVE],
+    "n_jobs": [Interval(numbers.Integral, None, -1, closed="right"), POSITIVE, None],
+    "num_leaves": [Interval(numbers.Integral, 2, None, closed="left")],
+    "random_state": ["random_state"],
+    "small_cells": [str],
+    "verbose": ["boolean"],
+}
+"""What parameters of these names must be, in all classifiers; others are checked where they are used."""
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse parameters that cannot be, in scikit-learn's words, before anything is trained."""
+    given = {name: value for name, value in model.get_params(deep=False).items() if name in CONSTRAINTS}
+    for name, value in given.items():
+        if isinstance(value, bool | np.bool_) and CONSTRAINTS[name] != ["boolean"]:
+            raise InputError(f"{name} of {type(model).__name__} must not be {value}.")
+    try:
+        validate_parameter_constraints(CONSTRAINTS, given, caller_name=type(model).__name__)
+    except InvalidParameterError as error:
+        raise InputError(str(error)) from error
 
 
 class CellsMixin:
@@ -37,6 +67,7 @@ class CellsMixin:
     _counted: ClassVar[str] = "rows"
     _fair_codes_: list[int] | None = None
     _unknown_: str = ""
+    _weight_scale_: float = 1.0
 
     def _cells(self, codes: np.ndarray, sensitive: Any, weight: np.ndarray | None, X: Any = None) -> Cells:
         """Return the cells of rows of classes ``codes``: groups that are too small settled, those that are missing too."""
@@ -51,7 +82,7 @@ class CellsMixin:
         known = cells.known_part
         self.cell_counts_ = known.counts.numpy() * scale
         self._countable_ = weight is None and not known.soft
-        self._unknown_ = self._say_unknown(groups)
+        self._unknown_, self._weight_scale_ = self._say_unknown(groups), scale
         return self._inferred(X, cells) if groups.known is not None and not groups.unknown_group else cells
 
     def _settle_classes(self, codes: np.ndarray) -> None:
@@ -59,25 +90,40 @@ class CellsMixin:
         self._fair_codes_ = None
         if (fair := class_codes(self.fair_classes, self.classes_)) is not None:
             self._fair_codes_ = list(fair)
-        self.class_weight_ = None
-        if self.class_weight is not None:
-            balanced = isinstance(self.class_weight, str) and self.objective == OBJECTIVES[0]
-            y = self.classes_ if balanced else self.classes_[codes]  # classes that count the same are balanced
-            try:
-                self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y).astype(np.float64)
-            except (TypeError, ValueError, AttributeError) as error:
-                named = ", ".join(map(str, self.classes_))
-                raise InputError(
-                    f"class_weight must be 'balanced' or a dictionary of costs by class ({named}), got "
-                    f"{self.class_weight!r}: {error}."
-                ) from error
-            if not np.isfinite(self.class_weight_).all() or (self.class_weight_ <= 0).any():
-                raise InputError(f"class_weight must hold positive numbers, got {self.class_weight!r}.")
+        self.class_weight_ = None if self.class_weight is None else self._costs(codes)
+
+    def _costs(self, codes: np.ndarray) -> np.ndarray:
+        """Return what errors on every class cost ``(Y,)``; a class that is not named costs one, as in scikit-learn."""
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            sizes = np.bincount(codes, minlength=len(self.classes_))
+            return np.ones(len(sizes)) if self.objective == OBJECTIVES[0] else len(codes) / (len(sizes) * sizes)
+        named = ", ".join(map(str, self.classes_))
+        sentence = f"class_weight must be 'balanced' or a dictionary of positive costs by class ({named})"
+        if not isinstance(self.class_weight, Mapping):
+            raise InputError(f"{sentence}, got {self.class_weight!r}.")
+        costs = np.ones(len(self.classes_))
+        for label, cost in self.class_weight.items():
+            if not isinstance(cost, int | float | np.number) or not 0 < cost < np.inf:
+                raise InputError(f"{sentence}, got {cost!r} for {label!r}.")
+            (place,) = class_codes([label], self.classes_, what="class_weight") or (0,)
+            costs[place] = cost
+        return costs
 
     def _by_class(self) -> dict[str, Any]:
         """Return what errors on every class cost, and the codes of the classes that are to be fair."""
         costs = None if self.class_weight_ is None else tuple(self.class_weight_.tolist())
         return {"class_weight": costs, "fair_classes": None if self._fair_codes_ is None else tuple(self._fair_codes_)}
+
+    def _facts(self) -> dict[str, object]:
+        """Return what the card says of the classes."""
+        facts: dict[str, object] = {}
+        if self._fair_codes_ is not None:
+            named = ", ".join(str(self.classes_[k]) for k in self._fair_codes_)
+            facts["fair_classes"] = f"{named}: gaps between groups are about these classes only"
+        if self.class_weight_ is not None:
+            costs = zip(self.classes_, self.class_weight_, strict=True)
+            facts["class_weight"] = ", ".join(f"{name}: {cost:.4g}" for name, cost in costs)
+        return facts
 
     def _groups(self, codes: np.ndarray, sensitive: Any, X: Any) -> Groups:
         given = sensitive is not None
@@ -139,6 +185,7 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         sample_weight : array-like of shape (N,), optional
             Counts a row as this many, within its cell.
         """
+        check_parameters(self)
         self._fit(*self._validated(X, y, sensitive_features, sample_weight))
         return self
 
@@ -156,11 +203,12 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         return X, self._cells(codes, sensitive, weight, X)
 
     def _inferred(self, X: Any, cells: Cells) -> Cells:
-        return infer_groups(cells, group_probabilities(self._group_model(), X, cells, self._seed()))
+        model, features = self._group_model(X)
+        return infer_groups(cells, group_probabilities(model, features, cells, self._seed()))
 
-    def _group_model(self) -> Any:
-        """Return a classifier that tells groups apart by the features, for rows whose group is missing."""
-        return make_pipeline(StandardScaler(with_mean=False), LogisticRegression(max_iter=1000))
+    def _group_model(self, X: Any) -> tuple[Any, Any]:
+        """Return a classifier that tells groups apart, for rows whose group is missing, and the features it takes."""
+        return LogisticRegression(max_iter=1000), StandardScaler(with_mean=False).fit_transform(X)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, numbers.Integral):

@@ -183,6 +183,7 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         if self.n_jobs == 0 or not isinstance(self.n_jobs, int | np.integer | None):
             raise InputError(f"n_jobs must be -1 for all cores, None for one, or their number; got {self.n_jobs!r}.")
         self.categories_ = _categories(X)
+        _refuse_strings(X)
         return BaseClassifier._validated(self, _coded(X, self.categories_), y, sensitive, weight)
 
     def _settings(self) -> TreeSettings:
@@ -215,9 +216,9 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
             return super()._held_out_counts(X, cells)
         return JUDGED * BaseClassifier._held_out_counts(self, X, cells)
 
-    def _group_model(self) -> Any:
+    def _group_model(self, X: Any) -> tuple[Any, Any]:
         categorical = [int(j) for j in self.categories_]
-        return HistGradientBoostingClassifier(categorical_features=categorical or None, random_state=self._seed())
+        return HistGradientBoostingClassifier(categorical_features=categorical or None, random_state=self._seed()), X
 
     def _held_out(self, X: Any, cells: Cells, folds: list[tuple[np.ndarray, np.ndarray]]) -> OutOfFold:
         self.joint_ = "independent"
@@ -332,6 +333,15 @@ def _categories(X: Any) -> dict[str, np.ndarray]:
                 f".astype(str).astype('category')."
             )
     return found
+
+
+def _refuse_strings(X: Any) -> None:
+    """Refuse columns of strings, which could be categories or mistakes."""
+    table = X.to_pandas() if hasattr(X, "to_pandas") else X
+    if isinstance(table, pd.DataFrame):
+        for name, dtype in table.dtypes.items():
+            if pd.api.types.is_string_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
+                raise InputError(f"Column {name!r} holds strings; where they are categories, say so: .astype('category').")
 
 
 def _coded(X: Any, categories: dict[str, np.ndarray]) -> Any:

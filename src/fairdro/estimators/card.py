@@ -38,6 +38,7 @@ def build_card(
     group_names: Sequence[str],
     results: Sequence[tuple[str, Confusion]] = (),
     remarks: Sequence[str] = (),
+    on_data: str = "",
 ) -> str:
     """Write a card in Markdown.
 
@@ -53,6 +54,8 @@ def build_card(
         On which rows, and how they were predicted.
     remarks : sequence of str
         Sentences on how the results came about.
+    on_data : str
+        A sentence on rows that are not in the counts.
     """
     shown = ", ".join(escape(name) for name in features[:30]) + (
         f" and {len(features) - 30} more" if len(features) > 30 else ""
@@ -67,6 +70,7 @@ def build_card(
             ["class", *map(escape, group_names)],
             [[escape(name), *(f"{n:,.10g}" for n in row)] for name, row in zip(class_names, counts, strict=True)],
         ),
+        f"\n{escape(on_data)}\n" if on_data else "",
     ]
     if results:
         parts += ["\n## Results\n", *(f"\n{escape(remark)}\n" for remark in remarks)]

@@ -28,7 +28,10 @@ from fairdro.selection import (
     Rule,
     check_rule,
     choose_radius,
+    has_gap,
+    judged_cells,
     plain_radius,
+    points_of,
     small_cells,
     who_pays,
     who_pays_most,
@@ -37,6 +40,7 @@ from fairdro.training.folds import FOLDS, folds_of
 
 if TYPE_CHECKING:
     import altair as alt
+    import pandas as pd
 
 POINTS = 20
 
@@ -75,20 +79,14 @@ class HeldOut:
             seen=confusion_counts(predictions, cells) if inferred else None,
         )
 
+    def scaled(self, scale: float) -> HeldOut:
+        """Return all counts times a number, where weights of rows were divided by it."""
+        seen = None if self.seen is None else scale * self.seen
+        return HeldOut(scale * self.counts, scale * self.lost, scale * self.ordinary, seen)
+
     def __add__(self, other: HeldOut) -> HeldOut:
         seen = None if self.seen is None or other.seen is None else self.seen + other.seen
         return HeldOut(self.counts + other.counts, self.lost + other.lost, self.ordinary + other.ordinary, seen)
-
-    def join(self, other: HeldOut, order: np.ndarray) -> HeldOut:
-        """Return the radii of both, one behind the other, in another order; plain training must be that of both."""
-        seen = None if self.seen is None or other.seen is None else np.concatenate([self.seen, other.seen])[order]
-        counts, lost = np.concatenate([self.counts, other.counts]), np.concatenate([self.lost, other.lost])
-        return HeldOut(counts[order], lost[order], self.ordinary, seen)
-
-
-def _effect(radii: np.ndarray, chosen: int, otherwise: int) -> str:
-    same = "they would not change the choice"
-    return same if chosen == otherwise else f"by them too, rho would be {radii[otherwise]:.4g}"
 
 
 class FrontierMixin(CellsMixin, SavingMixin):
@@ -130,6 +128,8 @@ class FrontierMixin(CellsMixin, SavingMixin):
         """Return the radii to judge: plain training, and those to choose from."""
         try:
             if self.rho is not None:
+                if isinstance(self.rho, str | bool):
+                    raise TypeError("not a number")  # noqa: TRY301 - one sentence for all that is none
                 return np.unique([0.0, float(self.rho)])
             given = FairDRO.search["rho"].grid(POINTS) if self.rhos is None else self.rhos
             return np.asarray(given, dtype=np.float64)
@@ -149,10 +149,10 @@ class FrontierMixin(CellsMixin, SavingMixin):
 
     def _choose(self, judged: HeldOut, radii: np.ndarray, diverged: np.ndarray | None = None) -> None:
         """Keep how held-out rows were predicted, and choose a radius."""
-        counts, rule = judged.counts, self._selection_rule()
+        judged, rule = judged.scaled(self._weight_scale_), self._selection_rule()
         options = {"diverged": diverged, "seen": judged.seen, **self._kept()}
-        choice, self.frontier_ = choose_radius(counts, radii, rule, guard=self._guard(), **options)
-        self.confusion_, self._lost_, self._ordinary_ = counts, judged.lost, judged.ordinary
+        choice, self.frontier_ = choose_radius(judged.counts, radii, rule, guard=self._guard(), **options)
+        self.confusion_, self._lost_, self._ordinary_ = judged.counts, judged.lost, judged.ordinary
         self.best_index_, self.rho_ = int(choice.index), float(radii[choice.index])
         self._asked_ = isinstance(rule, AsAsked)
         self._how_chosen_ = getattr(rule, "__name__", None) or str(rule)
@@ -161,35 +161,48 @@ class FrontierMixin(CellsMixin, SavingMixin):
         self.frontier_["who_pays"] = [
             who_pays_most(self.held_out(plain), self.held_out(p), judged.lost[p]) for p in range(len(radii))
         ]
-        small = self._remark_on_small_cells(counts if judged.seen is None else judged.seen)
+        shown = judged.counts if judged.seen is None else judged.seen
+        self._warn_unseen(shown)
         self._on_choice_ = []
         if not self._asked_:
-            unguarded, _ = choose_radius(counts, radii, rule, **options)
-            unlimited, _ = choose_radius(counts, radii, rule, guard=self._guard(), every_cell=True, **options)
-            self._on_choice_ = [
-                *self._remark_on_guard(choice.index, unguarded.index),
-                *([f"{small}; {_effect(radii, choice.index, unlimited.index)}."] if small else []),
-            ]
+            unguarded, _ = choose_radius(judged.counts, radii, rule, **options)
+            points = points_of(judged_cells(shown, self._by_class()["fair_classes"]), **self._kept())
+            self._on_choice_ = self._remark_on_guard(points, plain, choice.index, unguarded.index, radii)
+            if small := self._small_cells_named(shown):
+                by_all, _ = choose_radius(judged.counts, radii, rule, guard=self._guard(), every_cell=True, **options)
+                self._on_choice_ += self._remark_on_small_cells(small, shown, radii, choice.index, by_all.index)
 
-    def _remark_on_small_cells(self, counts: np.ndarray) -> str:
-        """Warn of classes and groups with too few held-out rows to judge; return the words on the choice without them."""
-        few = np.argwhere(small_cells(counts))
+    def _warn_unseen(self, counts: np.ndarray) -> None:
+        """Warn of classes and groups without a held-out row, and where there is nothing to be fair between."""
         unseen = np.argwhere((self.cell_counts_ > 0) & (counts[0].sum(-1) == 0))
-        names = [f"{self._class_names[k]} / {self.group_names_[a]}" for k, a in few]
+        sentence = ""
         if len(unseen):
             k, a = unseen[0]
-            warnings.warn(
-                f"No held-out row is of {self._class_names[k]} / {self.group_names_[a]}: the frontier says nothing of it.",
-                UserWarning,
-                stacklevel=6,
+            sentence = (
+                f"No held-out row is of {self._class_names[k]} / {self.group_names_[a]}: the frontier says nothing of it."
             )
-        if len(few) == 0:
-            return ""
-        named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        sentence = f"Fewer than {TOO_FEW} held-out rows, too few to choose a radius by: {named}"
-        if self.small_cells != "warn":  # otherwise all cells have been looked at, and those with few rows are known
-            warnings.warn(f"{sentence}.", UserWarning, stacklevel=6)
-        return sentence
+        elif len(self.group_names_) > 1 and not has_gap(counts, self._by_class()["fair_classes"]):
+            sentence = "No class that is to be fair has held-out rows of two groups: there is no gap to choose a radius by."
+        if sentence:
+            warnings.warn(sentence, UserWarning, stacklevel=6)
+
+    def _small_cells_named(self, counts: np.ndarray) -> str:
+        names = [f"{self._class_names[k]} / {self.group_names_[a]}" for k, a in np.argwhere(small_cells(counts))]
+        return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+    def _remark_on_small_cells(
+        self, named: str, counts: np.ndarray, radii: np.ndarray, chosen: int, by_all: int
+    ) -> list[str]:
+        """Say what cells with too few rows to judge have to do with the choice."""
+        few = f"Fewer than {TOO_FEW} held-out rows"
+        if judged_cells(counts, self._by_class()["fair_classes"]) is counts:
+            remark = f"{few}: {named}. Without them there is no gap, so that the radius was chosen by what is mostly chance."
+        else:
+            same = "they would not change the choice"
+            effect = same if chosen == by_all else f"by them too, rho would be {radii[by_all]:.4g}"
+            remark = f"{few}, too few to choose a radius by: {named}; {effect}."
+        warnings.warn(remark, UserWarning, stacklevel=6)
+        return [remark]
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "frontier_"):
@@ -216,22 +229,22 @@ class FrontierMixin(CellsMixin, SavingMixin):
 
     def who_pays(self) -> list[str]:
         """Say in words which classes and groups lose and gain against plain training, on held-out rows."""
+        self._check_fitted()
         plain = plain_radius(self.frontier_["rho"].to_numpy())
         return [*who_pays(self.held_out(plain), self.held_out(), self._lost_[self.best_index_]), *self._on_choice_]
 
-    def _remark_on_guard(self, chosen: int, freely: int) -> list[str]:
+    def _remark_on_guard(self, points: pd.DataFrame, plain: int, chosen: int, freely: int, radii: np.ndarray) -> list[str]:
         """Say where the guard passed over a radius that the rule alone would have chosen, or could not hold."""
-        plain, guard = self.frontier_.iloc[plain_radius(self.frontier_["rho"].to_numpy())], self._guard()
-        if objection := guard.objection(self.frontier_.iloc[chosen], plain, self._class_names):
+        guard, names = self._guard(), self._class_names
+        if objection := guard.objection(points.iloc[chosen], points.iloc[plain], names):
             remark = f"No radius that satisfies the rule passes the guard against levelling down; at this one {objection}."
             warnings.warn(remark, UserWarning, stacklevel=6)
             return [remark]
         if chosen == freely:
             return []
-        other = self.frontier_.iloc[freely]
         return [
-            f"rho {other['rho']:.4g} with a DCA of {100 * other['dca']:.1f} % was passed over, as it levels down: "
-            f"{guard.objection(other, plain, self._class_names)}."
+            f"rho {radii[freely]:.4g} with a DCA of {100 * points['dca'].iloc[freely]:.1f} % was passed over, as it levels "
+            f"down: {guard.objection(points.iloc[freely], points.iloc[plain], names)}."
         ]
 
     def _own_results(self) -> list[tuple[str, Confusion]]:
@@ -247,23 +260,12 @@ class FrontierMixin(CellsMixin, SavingMixin):
     def _remarks(self) -> Sequence[str]:
         honest = "Every row was predicted by a model that had not seen it."
         optimistic = " rho was chosen by these very figures, so they are somewhat optimistic."
-        unknown = [self._unknown_] if self._unknown_ else []
-        return [honest if self._asked_ else honest + optimistic, *unknown, *self.who_pays()]
+        return [honest if self._asked_ else honest + optimistic, *self.who_pays()]
 
     def _facts(self) -> dict[str, object]:
         counted = {"balanced": "every class and group counts", "standard": "every row counts"}[self.objective]
-        facts: dict[str, object] = {
-            "rho": f"{self.rho_:.6g}: the {self._how_chosen_}",
-            "objective": f"{self.objective}: {counted} the same",
-        }
-        if self._fair_codes_ is not None:
-            named = ", ".join(self._class_names[k] for k in self._fair_codes_)
-            facts["fair_classes"] = f"{named}: gaps between groups are about these classes only"
-        if (costs := self._by_class()["class_weight"]) is not None:
-            facts["class_weight"] = ", ".join(
-                f"{name}: {cost:.4g}" for name, cost in zip(self._class_names, costs, strict=True)
-            )
-        return facts
+        own = {"rho": f"{self.rho_:.6g}: the {self._how_chosen_}", "objective": f"{self.objective}: {counted} the same"}
+        return own | super()._facts()
 
     def _fits_together(self) -> bool:
         return self.best_index_ < len(self.frontier_) == len(self.confusion_) and super()._fits_together()
@@ -273,10 +275,12 @@ class FrontierMixin(CellsMixin, SavingMixin):
         import altair as alt  # noqa: PLC0415 - a while to load
 
         self._check_fitted()
-        kept = kept_accuracy(self.confusion_, self.objective, self._by_class()["class_weight"])
+        costs = self._by_class()["class_weight"]
+        kind = self.objective if costs is None else f"{self.objective}, weighted"
+        kept = kept_accuracy(self.confusion_, self.objective, costs)
         table = self.frontier_.assign(accuracy=100 * kept, dca=100 * self.frontier_["dca"])
         base = alt.Chart(table).encode(
-            x=alt.X("accuracy:Q", title=f"{self.objective} accuracy (%), held out", scale=alt.Scale(zero=False)),
+            x=alt.X("accuracy:Q", title=f"{kind} accuracy (%), held out", scale=alt.Scale(zero=False)),
             y=alt.Y("dca:Q", title="DCA (%), lower is fairer"),
             tooltip=["rho:Q", alt.Tooltip("accuracy:Q", format=".2f"), alt.Tooltip("dca:Q", format=".2f"), "who_pays:N"],
         )

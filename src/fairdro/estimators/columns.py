@@ -49,6 +49,8 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
             "its values into fewer."
         )
     labels = column.to_pandas().to_numpy()
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise InputError(f"The column {name!r} holds infinite values, which are no classes; replace them.")
     if labels.dtype.kind == "f" and (labels % 1 != 0).any():
         raise InputError(f"The column {name!r} holds fractions, which are no classes; put its values into a few.")
     return labels
@@ -57,6 +59,8 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
 def with_target(table: pa.Table, target: str, notes: list[str]) -> pa.Table:
     """Return the rows that have a target, and say how many have none."""
     known = pa.compute.is_valid(table[target])
+    if pa.types.is_floating(table[target].type):
+        known = pa.compute.and_not(known, pa.compute.is_nan(table[target]).fill_null(fill_value=False))
     if (lacking := table.num_rows - pa.compute.sum(known).as_py()) == 0:
         return table
     notes.append(f"{lacking:,} rows without a value of {target!r} are left out.")

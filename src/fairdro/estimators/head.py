@@ -19,8 +19,10 @@ from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
 from fairdro.cells import Cells
 from fairdro.errors import InputError
+from fairdro.estimators.base import check_parameters
 from fairdro.estimators.choice import FrontierMixin, HeldOut
 from fairdro.estimators.parts import infer_groups as infer_missing
+from fairdro.estimators.saving import plain_parameters, read_parameters
 from fairdro.frontier import fill_holes
 from fairdro.groups import TOO_FEW, encode_groups, encode_labels
 from fairdro.methods import FairDRO
@@ -55,6 +57,8 @@ class _Rows:
             held &= cells.known.numpy()
         rows = np.flatnonzero(held)
         some = cells.take(torch.from_numpy(rows))
+        if len(np.unique(some.y.numpy())) < len(np.unique(cells.y.numpy()[held_out.fold >= 0])):
+            raise InputError("A class has no row of known group to fit a head by; infer the groups, or find some of it.")
         return cls(held_out.probabilities[rows], held_out.fold[rows], some.known_part if cells.unknown_group else some)
 
     def judge(self, predictions: Tensor, plain: int) -> HeldOut:
@@ -107,7 +111,7 @@ class HeadMixin(FrontierMixin):
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training."""
         self._check_fitted()
-        if not isinstance(rho, int | float | np.number):
+        if not isinstance(rho, int | float | np.number) or isinstance(rho, bool):
             raise InputError(f"rho must be one of the numbers in frontier_['rho'], got {rho!r}.")
         places = np.flatnonzero(np.isclose(self.frontier_["rho"], rho))
         if len(places) == 0:
@@ -227,8 +231,7 @@ class FairDROHead(HeadMixin):
     def save(self, path: str | Path) -> None:
         """Save the head into one JSON file; :func:`fairdro.load` reads it."""
         fitted = {key: _plain(value) for key, value in self._to_state().items()}
-        about = {"format": HEAD_FORMAT, "kind": "FairDROHead", "infer_groups": bool(self.infer_groups), "fitted": fitted}
-        about["objective"] = self.objective
+        about = {"format": HEAD_FORMAT, "kind": "FairDROHead", "parameters": plain_parameters(self), "fitted": fitted}
         write_whole(Path(path), json.dumps(about | {"checksum": digest(about)}, indent=1) + "\n")
 
     @classmethod
@@ -238,7 +241,7 @@ class FairDROHead(HeadMixin):
             about = json.loads(path.read_text(encoding="utf-8"))
             if about.pop("checksum") != digest(about) or about["format"] != HEAD_FORMAT or about["kind"] != "FairDROHead":
                 raise ValueError("it was changed, or another version saved it")  # noqa: TRY301 - one sentence
-            head = cls(infer_groups=about["infer_groups"], objective=about.get("objective", "balanced"))
+            head = cls(**read_parameters(about["parameters"]))
             for key, value in about["fitted"].items():
                 setattr(head, key, _unplain(key, value))
             if head.frontier_weights_.shape[0] != len(head.frontier_) or len(head.classes_) != head.share_.shape[0]:
@@ -379,6 +382,7 @@ def fit_head(
         min_cell_size=min_cell_size,
         missing_groups=missing_groups,
     )
+    check_parameters(head)
     head._check_choice()
     codes, labels = encode_labels(y, "y")
     head.classes_, codes = _in_order(codes, labels, classes)

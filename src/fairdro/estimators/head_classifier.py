@@ -203,8 +203,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
             return self.group_estimator
         return self.estimator.estimator if self._frozen else self._of_class()
 
-    def _group_model(self) -> Any:
-        return self._of_group()
+    def _group_model(self, X: Any) -> tuple[Any, Any]:
+        return self._of_group(), X
 
     def _fit(self, X: Any, cells: Cells) -> None:
         held_out = self._held_out(X, cells, folds_of(self.cv, X, cells, self._seed()))
@@ -314,7 +314,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     def head(self) -> FairDROHead:
         """The head by itself, which takes the probabilities of cells: ``head.predict(None, p_cells)``."""
         check_is_fitted(self)
-        head = FairDROHead(infer_groups=self.infer_groups, objective=self.objective)
+        own = self.get_params(deep=False)
+        head = FairDROHead(**{name: value for name, value in own.items() if name in FairDROHead().get_params()})
         fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
         for name in fitted.keys() - {"estimators_", "joint_", "n_features_in_", "feature_names_in_"}:
             setattr(head, name, fitted[name])

@@ -56,7 +56,8 @@ class LayerClassifier(BaseClassifier):
         with bar("training", 2, show=self.verbose) as part:
             self._fit_layers(self._for_classes(self._method()), X, cells, part(0))
             kept, held = hold_out(cells.ungrouped, CALIBRATED, self._seed())
-            if len(held) < FEWEST_ROWS:  # too few to calibrate by
+            rare = len(np.unique(cells.y.numpy()[kept])) < cells.n_classes
+            if rare or len(held) < FEWEST_ROWS:  # too few to calibrate by
                 kept, held = np.arange(len(cells)), held[:0]
             plain = self._train_plain(X, cells, kept, part(1))
             self._keep_plain(plain, plain.logits(X, held), cells.take(torch.from_numpy(held)))
@@ -245,7 +246,8 @@ class FairDROClassifier(LayerClassifier):
         Where a sensitive feature is missing: raise an error; infer shares of the groups from X and the class; train on the
         row without counting it for fairness; or take missing as a group of its own.
     random_state : int, default 0
-        Seed of initial weights and batches of the multi-layer perceptron; the linear model has no randomness.
+        Seed of initial weights and batches of the multi-layer perceptron, and of the rows that probabilities are calibrated
+        by; the decisions of the linear model have no randomness.
     verbose : bool, default False
         Show a progress bar on a terminal.
 

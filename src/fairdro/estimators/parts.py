@@ -11,13 +11,14 @@ import torch
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import KFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.training.calibration import fit_scaling, logarithms, scale
-from fairdro.training.folds import stratified_folds
+from fairdro.training.folds import FOLDS
 from fairdro.training.head import Part
 
 GROUP = Part("group")
@@ -59,10 +60,14 @@ def group_probabilities(model: Any, X: Any, cells: Cells, seed: int) -> np.ndarr
     Rows of known group are predicted out of fold, others by a model of all known ones. The class is one of the features,
     unless the model takes something else than a table.
     """
-    X, known = _with_class(X, cells), cells.known_rows.numpy()
+    known = cells.known_rows.numpy()
+    if len(known) < 2:
+        raise InputError("Fewer than two rows have a group; to infer the others, more must be known.")
+    if not isinstance(model, FrozenEstimator):
+        X = _with_class(X, cells)
     unknown = np.setdiff1d(np.arange(len(cells)), known)
     found = np.empty((len(cells), cells.n_groups))
-    for train, test in stratified_folds(cells.known_part, seed=seed):
+    for train, test in KFold(min(FOLDS, len(known)), shuffle=True, random_state=seed).split(known):
         found[known[test]] = fit_and_predict(clone(model), GROUP, cells, X, known[train], known[test])
     found[unknown] = fit_and_predict(clone(model), GROUP, cells, X, known, unknown)
     return found
@@ -72,6 +77,8 @@ def _with_class(X: Any, cells: Cells) -> Any:
     """Return a table with a column more for every class; what is no table of numbers stays as it is."""
     own = np.eye(cells.n_classes)[cells.y.numpy()]
     if isinstance(X, pd.DataFrame):
+        if not all(isinstance(name, str) for name in X.columns):
+            return X
         named = pd.DataFrame(own, index=X.index, columns=[f"class {k}" for k in range(cells.n_classes)])
         return X if set(named.columns) & set(X.columns) else pd.concat([X, named], axis=1)
     if scipy.sparse.issparse(X):
@@ -103,7 +110,8 @@ def infer_groups(cells: Cells, p_group: np.ndarray) -> Cells:
     for k in range(cells.n_classes):
         fitted, asked = np.flatnonzero(known & (y == k)), np.flatnonzero(~known & (y == k))
         if len(asked):
-            likely = scale(logs[asked], fit_scaling(logs[fitted], shares[fitted])) * (shares[asked] > 0)
+            weight = 1.0 if cells.sample_weight is None else cells.sample_weight.double().numpy()[fitted, None]
+            likely = scale(logs[asked], fit_scaling(logs[fitted], shares[fitted] * weight)) * (shares[asked] > 0)
             shares[asked] = likely / likely.sum(axis=1, keepdims=True)
     return Cells(
         cells.y, torch.from_numpy(shares).float(), n_classes=cells.n_classes, n_groups=cells.n_groups,

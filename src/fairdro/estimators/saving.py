@@ -7,7 +7,7 @@ one, never a mixture; a file that was cut or changed is refused.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -116,18 +116,22 @@ def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: 
             raise InputError(
                 "A model card needs X, y and sensitive_features of the rows to judge the model on, or none of them."
             )
-        judged = confusion(y, model.predict(X), sensitive_features=sensitive_features)
+        codes = getattr(classifier, "_fair_codes_", None)
+        fair = None if codes is None else [classifier.classes_[k] for k in codes]
+        options = {"labels": classifier.classes_, "fair_classes": fair}
+        judged = confusion(y, model.predict(X), sensitive_features=sensitive_features, **options)
         results, remarks = [(f"On {len(y):,} rows", judged)], []
     named = classifier if encoder is None else encoder
     columns = [f"x{j}" for j in range(getattr(classifier, "n_features_in_", 0))]
     return build_card(
-        model={"estimator": type(classifier).__name__, **_plain_parameters(classifier), **classifier._facts()},
+        model={"estimator": type(classifier).__name__, **plain_parameters(classifier), **classifier._facts()},
         features=list(getattr(named, "feature_names_in_", columns)),
         counts=classifier.cell_counts_,
         class_names=classifier._class_names,
         group_names=classifier.group_names_,
         results=results,
         remarks=remarks,
+        on_data=getattr(classifier, "_unknown_", ""),
     )
 
 
@@ -149,7 +153,7 @@ def save(model: Any, folder: str | Path) -> None:
     state = {
         "encoder": None if encoder is None else encoder.to_state(),
         "kind": type(classifier).__name__,
-        "parameters": _plain_parameters(classifier),
+        "parameters": plain_parameters(classifier),
         "fitted": classifier._to_state(),
     }
     write_folder(folder, state, model_card(model))
@@ -162,8 +166,7 @@ def load(folder: str | Path) -> Any:
     state = read_folder(folder)
     try:
         parameters = dict(state["parameters"])
-        if parameters.get("rule") is not None:
-            parameters["rule"] = rule_from(parameters["rule"])
+        parameters = read_parameters(parameters)
         if state["kind"] not in CLASSIFIERS or not all(key.endswith("_") for key in state["fitted"]):
             raise ValueError(f"there is no classifier {state['kind']!r}, or not of this kind")  # noqa: TRY301 - one sentence
         classifier = getattr(import_module("fairdro.estimators"), state["kind"])(**parameters)
@@ -177,7 +180,16 @@ def load(folder: str | Path) -> Any:
         raise InputError(f"The model in {folder} cannot be used ({error!r}); save it again.") from error
 
 
-def _plain_parameters(model: Any) -> dict[str, Any]:
+def read_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters as :func:`plain_parameters` took them."""
+    if parameters.get("rule") is not None:
+        parameters["rule"] = rule_from(parameters["rule"])
+    if isinstance(parameters.get("class_weight"), list):
+        parameters["class_weight"] = {label: cost for label, cost in parameters["class_weight"]}  # noqa: C416 - pairs
+    return parameters
+
+
+def plain_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters that are numbers and strings, or None where they need not be; selection rules as strings."""
     usual = type(model)().get_params(deep=False)
     plain: dict[str, Any] = {}
@@ -186,6 +198,12 @@ def _plain_parameters(model: Any) -> dict[str, Any]:
             plain[key] = rule
         elif key == "rhos" and value is not None:
             plain[key] = np.asarray(value, dtype=np.float64).tolist()
+        elif key == "fair_classes" and value is not None:
+            plain[key] = np.asarray(value).tolist()
+        elif key == "class_weight" and isinstance(value, Mapping):
+            plain[key] = [
+                [getattr(label, "item", lambda label=label: label)(), float(cost)] for label, cost in value.items()
+            ]
         elif isinstance(value, bool | int | float | str | np.number) or (value is None and usual[key] is not None):
             plain[key] = value
     return plain
@@ -220,7 +238,10 @@ def write_folder(folder: str | Path, state: dict[str, Any], card: str) -> None:
         if before != new:
             new.unlink(missing_ok=True)
         raise
-    write_whole(folder / "model_card.md", card)
+    try:
+        write_whole(folder / "model_card.md", card)
+    except InputError as error:
+        raise InputError(f"The model in {folder} is saved, but without its card. {error}") from error
     if before is not None and before != new:
         before.unlink(missing_ok=True)
 
@@ -235,12 +256,14 @@ def check_free(folder: Path) -> Path | None:
         )
         known = (folder / "model.json").exists()
         _demand(known or not others, "others")
-        return (
-            _tensors(folder, json.loads((folder / "model.json").read_text(encoding="utf-8"))["tensors"]) if known else None
-        )
+        if not known:
+            return None
+        named = json.loads((folder / "model.json").read_text(encoding="utf-8"))["tensors"]
+        _demand(re.fullmatch("[0-9a-f]{64}", named) is not None, "it names no arrays")  # never a path
+        return _tensors(folder, named)
     except OSError as error:
         raise InputError(f"Cannot write into {folder}: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{folder} holds other things; name a new folder, or one with a model to replace.") from error
 
 

@@ -76,7 +76,7 @@ class FittedTable:
         """Held-out rows as different models predict them, by what they are called."""
         final = self.final
         shown = {"as usual": final.ordinary()}
-        if final.objective == "balanced":
+        if final.objective == "balanced" or final.class_weight_ is not None:
             shown["plain"] = final.held_out(plain_radius(final.frontier_["rho"].to_numpy()))
         return shown | {"fair": final.held_out()}
 
@@ -240,7 +240,8 @@ def fit_head_table(
     if group_columns is not None:
         found, names = starred(table, group_columns), encode_groups(sensitive, missing_groups).names
         if lacking := [name for name in names if name not in found]:
-            raise InputError(f"There is no column like {group_columns!r} for the group {lacking[0]!r}.")
+            hint = "; or say by missing_groups that rows without one are ignored or inferred" if notes else ""
+            raise InputError(f"There is no column like {group_columns!r} for the group {lacking[0]!r}{hint}.")
         columns["group"] = [found[name] for name in names]
         p_group = numbers_of(table, columns["group"])
     head = fit_head(
@@ -360,6 +361,11 @@ def audit_table(
     encoded = encode_groups(sensitive_columns(table, groups, missing_groups, notes), missing_groups)
     if encoded.n_unknown:
         notes.append(f"{encoded.n_unknown:,} of {len(encoded):,} rows have no group and are not counted.")
+    known = np.unique(truth)
+    if len(strange := np.setdiff1d(predicted, known)) > 0 and len(np.intersect1d(predicted, known)) > 0:
+        notes.append(f"{prediction!r} holds {strange[0]!r}, which never occurs in {target!r}.")
+        known = np.union1d(known, strange)
+    options = {"fair_classes": fair_classes or None, "labels": known}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*rows have no group", UserWarning)  # said in a note
-        return confusion(truth, predicted, sensitive_features=encoded, fair_classes=fair_classes or None), notes
+        return confusion(truth, predicted, sensitive_features=encoded, **options), notes

@@ -182,7 +182,7 @@ class Method:
     Parameters
     ----------
     class_weight : sequence of float, optional
-        What errors on every class cost, on top of what the method weighs; by default all cost the same.
+        What errors on every class cost, relative to each other and on top of what the method weighs; by default the same.
     """
 
     name: ClassVar[str]
@@ -323,7 +323,8 @@ class Method:
         weights = self.weights(state)
         if self.class_weight is None:
             return weights
-        return weights * torch.tensor(self.class_weight, dtype=weights.dtype, device=weights.device)[:, None]
+        costs = torch.tensor(self.class_weight, dtype=weights.dtype, device=weights.device)
+        return weights * (costs / costs.mean())[:, None]
 
     def update(self, state: State, cells: CellMeans, progress: float) -> State:
         """Return the state after one more epoch or step, given statistics of the current models over the training set.

@@ -80,8 +80,10 @@ class FairDRO(Method):
         return self.signal == "loss"
 
     def check(self, task: Task) -> None:
-        """Refuse fair classes that are not there."""
+        """Refuse fair classes that are not there, and unknown groups where weights must not be negative."""
         super().check(task)
+        if task.unknown_group and self.uncertainty != "chi_square":
+            raise InputError(f"{self.name} needs the group of every row; use {self.instead}, or infer the missing groups.")
         if self.fair_classes is not None and max(self.fair_classes) >= task.n_classes:
             raise InputError(f"fair_classes are codes below {task.n_classes}, one per class; got {self.fair_classes}.")
 
@@ -114,6 +116,8 @@ class FairDRO(Method):
             losses = losses.where(fair, torch.nan)
         joint = losses if self.classwise else losses.flatten(-2)
         best = self._uncertainty_set.best_response(joint).view_as(losses).to(state["q"].dtype)
+        if fair is not None and not self.classwise:  # what is not to be fair keeps its share of the one q
+            best = best * state["q"].where(fair, 0).sum((-2, -1), keepdim=True)
         moved = state["q"].lerp(best, 1 - progress if self.smoothing == "linear" else 1.0)
         return {**state, "q": moved if fair is None else moved.where(fair, state["q"])}
 

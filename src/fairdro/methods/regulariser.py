@@ -1,6 +1,7 @@
 """What regularisers with one strength share."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ NEAREST = 1e-12
 @dataclass(frozen=True)
 class Regulariser(Scratch):
     """Plain training plus ``lam`` times a regulariser of the mini-batch."""
+
+    takes_unknown_group: ClassVar[bool] = False
 
     lam: Scalars = 1.0
 

@@ -90,6 +90,8 @@ class Table(Protocol):
 
 def tabulate(X: np.ndarray, settings: TreeSettings, held: np.ndarray | None = None) -> Table:
     """Prepare rows to grow trees on ``(N, D)``, with rows that are held out beside them ``(M, D)``."""
+    if not any(len(np.unique(column[~np.isnan(column)])) + bool(np.isnan(column).any()) > 1 for column in X.T):
+        raise InputError("All columns are constant, so that there is nothing to split by; add a column that is not.")
     return BACKENDS[settings.backend][0](X, settings, held)
 
 

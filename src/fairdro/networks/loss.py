@@ -1,14 +1,14 @@
 """The PyTorch interface: FairDRO, and every other method, as a loss for a training loop of your own."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from fairdro.errors import InputError
 from fairdro.methods import FairDRO
 from fairdro.methods.base import Objective
-from fairdro.training.criterion import FairLoss
+from fairdro.training.criterion import Averaging, FairLoss
 
 __all__ = ["FairDROLoss", "FairLoss"]
 
@@ -31,6 +31,9 @@ class FairDROLoss(FairLoss):
         What errors on every class cost, as ``weight`` of PyTorch's cross-entropy.
     fair_classes : sequence of int, optional
         Classes whose groups are to be served alike; by default all.
+    averaging : {"batch", "counts"}, default "batch"
+        Whether the losses of a cell are divided by its samples in the batch, or by the counts, which is exact where
+        gradients are accumulated over micro-batches; see :class:`FairLoss`.
 
     Examples
     --------
@@ -50,13 +53,16 @@ class FairDROLoss(FairLoss):
         objective: Objective = "balanced",
         class_weight: Tensor | Sequence[float] | None = None,
         fair_classes: Sequence[int] | None = None,
+        averaging: Averaging = "batch",
     ) -> None:
-        costs = None if class_weight is None else tuple(torch.as_tensor(class_weight).flatten().tolist())
-        fair = None if fair_classes is None else tuple(fair_classes)
+        costs: Any = class_weight.flatten().tolist() if isinstance(class_weight, Tensor) else class_weight
+        fair: Any = fair_classes
         method = FairDRO(rho=rho, objective=objective, class_weight=costs, fair_classes=fair)
         if objective == "standard" and counts is None:
             raise InputError("The standard objective needs counts: the training samples of every class and group.")
-        super().__init__(method, n_classes=n_classes, n_groups=n_groups, total_steps=total_steps, counts=counts)
+        super().__init__(
+            method, n_classes=n_classes, n_groups=n_groups, total_steps=total_steps, counts=counts, averaging=averaging
+        )
 
     @property
     def q(self) -> Tensor:

@@ -1,19 +1,24 @@
 """Every method as a loss of one network."""
 
+import inspect
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from fairdro.cells import Cells
-from fairdro.errors import InputError
+from fairdro.errors import InputError, unknown_name
 from fairdro.methods import Batch, CellMeans, Method, Task
 from fairdro.training.controller import Controller
 from fairdro.training.inputs import logits_in
 from fairdro.training.minibatch import see, weighted_loss
 from fairdro.training.processes import added_up, gathered, world
+
+Averaging = Literal["batch", "counts"]
+PASSES_WITHOUT_STEP, BATCHES_WITHOUT_STEP = 3, 20_000  # beyond, a forgotten step() is likely
 
 
 class FairLoss(nn.Module):
@@ -36,6 +41,11 @@ class FairLoss(nn.Module):
         How often :meth:`step` will be called, e.g. the number of epochs.
     counts : Tensor of shape (Y, A), optional
         Training samples per cell, by which some methods weight; without them all cells count as equally large.
+    averaging : {"batch", "counts"}, default "batch"
+        What the losses of a cell are divided by: the samples that it has in the batch, so that :math:`\bar\ell` is a mean;
+        or those that it has in a batch of this size on average, by the counts. With ``counts`` the loss is a mean over
+        samples, and gradients that are accumulated over micro-batches are those of the whole batch; with ``batch`` they
+        are not.
 
     Attributes
     ----------
@@ -52,17 +62,29 @@ class FairLoss(nn.Module):
     seen: Tensor
     sums: Tensor
     means: Tensor
+    batches: int = 0
 
     def __init__(
-        self, method: Method, *, n_classes: int, n_groups: int, total_steps: int, counts: Tensor | None = None
+        self,
+        method: Method,
+        *,
+        n_classes: int,
+        n_groups: int,
+        total_steps: int,
+        counts: Tensor | None = None,
+        averaging: Averaging = "batch",
     ) -> None:
         super().__init__()
         if method.points > 1:
             raise InputError("A loss is for one model: give every hyperparameter one value.")
-        counts = torch.ones(n_classes, n_groups) if counts is None else torch.as_tensor(counts)
-        if counts.shape != (n_classes, n_groups):
-            raise InputError(f"counts must have a row per class and a column per group, got shape {tuple(counts.shape)}.")
+        if averaging not in get_args(Averaging):
+            raise unknown_name("averaging", averaging, list(get_args(Averaging)))
+        if averaging == "counts" and counts is None:
+            raise InputError("averaging='counts' needs counts: the training samples of every class and group.")
+        self.has_counts, self.averaging = counts is not None, averaging
+        counts = _checked_counts(counts, n_classes, n_groups)
         self.method, self.n_classes, self.n_groups = method, n_classes, n_groups
+        self._told: set[str] = set()
         self.controller = Controller(method, Task(counts.double(), (1, 1)), total_steps)
         self.controller.records = False  # a loop of one's own may be long
         statistics = 1 + method.needs_loss + method.needs_probabilities * n_classes  # the error, and what else is read
@@ -104,8 +126,9 @@ class FairLoss(nn.Module):
         """Gather what the method may know of a batch, and collect its statistics."""
         self._check(logits, y, a)
         cells = Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups)
-        if self.training:
+        if self.training and logits.requires_grad:  # a validation loss teaches nothing
             self._collect(logits.detach(), cells)
+            self._watch(logits.detach())
         hidden = [None if part is None else _precise(part).flatten(1) for part in (features, teacher)]
         if self._gathers:
             self._check_sizes(len(y))
@@ -116,6 +139,9 @@ class FairLoss(nn.Module):
         in_all_batches = indicator.sum(0)
         if not self._gathers:
             in_all_batches = added_up(in_all_batches) / world()  # the mean over processes is that of the whole batch
+        if self.averaging == "counts":
+            counts = self.controller.counts.flatten().to(indicator)
+            in_all_batches = in_all_batches.sum() * counts / counts.sum()
         averaging = indicator / in_all_batches.clamp(min=1e-12)
         of_model, of_teacher = (None if part is None else part[None, None] for part in hidden)
         membership = cells.membership.to(logits.dtype)[None]
@@ -128,6 +154,8 @@ class FairLoss(nn.Module):
 
     def _check(self, logits: Tensor, y: Tensor, a: Tensor) -> None:
         """Refuse what cannot be a batch; values only where looking costs nothing."""
+        if not all(isinstance(part, Tensor) for part in (logits, y, a)):
+            raise InputError("logits, y and a must be tensors; make them by torch.as_tensor.")
         if logits.dim() != 2 or logits.shape[1] != self.n_classes:
             raise InputError(f"logits must have a column per class ({self.n_classes}), got shape {tuple(logits.shape)}.")
         n = len(logits)
@@ -143,8 +171,24 @@ class FairLoss(nn.Module):
             return
         if y.min() < 0 or y.max() >= self.n_classes or (codes and (a.min() < 0 or a.max() >= self.n_groups)):
             raise InputError(f"y and a must be codes below {self.n_classes} and {self.n_groups}.")
-        if shares and not torch.allclose(a.float().sum(-1), torch.ones(n), atol=1e-3):
-            raise InputError("The shares of every row of a must sum to one.")
+        if shares and not (bool((a >= 0).all()) and torch.allclose(a.float().sum(-1), torch.ones(n), atol=1e-3)):
+            raise InputError("The shares of every row of a must sum to one, and none may be negative.")
+
+    def _watch(self, logits: Tensor) -> None:
+        """Say once what a training loop probably forgot."""
+        self.batches += 1
+        if self.batches == 1 and logits.device.type == "cpu" and len(logits) > 1:
+            total = logits.sum(-1)
+            if bool(((logits > 0) & (logits < 1)).all()) and torch.allclose(total, torch.ones_like(total), atol=1e-4):
+                self._tell("The first batch looks like probabilities: all rows sum to one. Pass logits, without softmax.")
+        passes = float(self.seen.sum() / self.controller.counts.sum()) if self.has_counts else 0.0
+        if passes > PASSES_WITHOUT_STEP or self.batches > BATCHES_WITHOUT_STEP:
+            self._tell("The loss has seen many batches without step(), by which weights respond; call it after every epoch.")
+
+    def _tell(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            warnings.warn(sentence, UserWarning, stacklevel=_outside())
 
     def _check_sizes(self, n: int) -> None:
         most = torch.tensor([n, -n], device=self.seen.device)
@@ -178,6 +222,16 @@ class FairLoss(nn.Module):
         """
         if model is not None:
             self._measure(model, batches)
+        if float(added_up(self.seen).sum()) == 0:
+            self._tell(
+                "step() was called, but no batch was seen since the last one: the weights respond to the same errors."
+            )
+        if int(self.controller.updates) >= self.controller.steps_per_round:
+            self._tell(
+                f"step() was called more often than total_steps = {self.controller.steps_per_round}: the weights hardly "
+                "move any more. Pass the number of all steps."
+            )
+        self.batches = 0
         self._take_means()
         self.controller.update(self._means)
 
@@ -217,7 +271,30 @@ class FairLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Show the method."""
-        return f"{self.method}, total_steps={self.controller.steps_per_round}"
+        return f"{self.method}, total_steps={self.controller.steps_per_round}, averaging={self.averaging!r}"
+
+
+def _checked_counts(counts: Any, n_classes: int, n_groups: int) -> Tensor:
+    """Return the samples per cell, or say what is wrong with them; ones where they are not given."""
+    if counts is None:
+        return torch.ones(n_classes, n_groups)
+    try:
+        counts = torch.as_tensor(counts)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"counts must hold numbers: {error}.") from error
+    if counts.shape != (n_classes, n_groups):
+        raise InputError(f"counts must have a row per class and a column per group, got shape {tuple(counts.shape)}.")
+    if not bool(counts.isfinite().all()) or bool((counts < 0).any()) or int((counts.sum(1) > 0).sum()) < min(2, n_classes):
+        raise InputError("counts must be numbers of samples: none negative or missing, and two classes at least with some.")
+    return counts
+
+
+def _outside() -> int:
+    """Return how many frames lie between a warning and the first that is neither ours nor PyTorch's."""
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in {"fairdro", "torch"}:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _precise(values: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ def folds_of(cv: Any, X: Any, cells: Cells, seed: int) -> list[tuple[np.ndarray,
         return stratified_folds(cells, int(cv), seed)
     check_two_rows_per_class(cells)
     codes, rows = cells.y.numpy(), np.arange(len(cells))
+    if isinstance(cv, Sized) and len(cv) == 0:
+        raise InputError("cv holds no rows to train on and to hold out; give a number of folds, for example 5.")
     return [(rows[train], rows[test]) for train, test in check_cv(cv, codes, classifier=True).split(X, codes)]
 
 

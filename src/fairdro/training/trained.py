@@ -159,7 +159,8 @@ def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32
         raise InputError(f"X has {len(features)} rows but y has {len(cells)}.")
     counts = cells.counts if counts is None else counts
     check_two_classes(counts)
-    if cells.n_groups == 1:
+    counts = counts[:, : cells.n_known_groups]
+    if cells.n_known_groups == 1:
         warnings.warn("There is one group only, so there is nothing to be fair between.", RuntimeWarning, stacklevel=3)
     if len(empty := (counts == 0).nonzero()) > 0:
         named = ", ".join(f"(class {y}, group {a})" for y, a in empty[:5].tolist())
