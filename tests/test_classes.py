@@ -210,7 +210,7 @@ def test_a_loss_takes_both():
     expected = (losses[[0, 3]].mean() + 3 * losses[[1, 2]].mean()) / 4  # as PyTorch's weighted mean
     torch.testing.assert_close(crit(logits.requires_grad_(), y, a).float(), expected)
     crit.step()
-    torch.testing.assert_close(crit.q[0].float(), torch.tensor([0.5, 0.5]))
+    torch.testing.assert_close(crit.q[0].float(), torch.tensor([0.25, 0.25]))
     assert float(crit.q[1, 1]) > float(crit.q[1, 0])
 
 

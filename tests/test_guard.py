@@ -82,7 +82,7 @@ def test_the_objective_is_saved_with_a_head(tmp_path):
     head.save(tmp_path / "head.json")
     assert load(tmp_path / "head.json").objective == "standard"
     about = json.loads((tmp_path / "head.json").read_text())
-    assert about["objective"] == "standard"
+    assert about["parameters"]["objective"] == "standard"
 
 
 def test_a_loss_with_the_standard_objective_needs_counts():

@@ -237,7 +237,7 @@ def test_on_the_command_line(scored, tmp_path):
         (("--class-columns", "z_*"), "Fewer than two columns fit"),
         (("--group-columns", "p_*"), "for the group 'u'"),
     ):
-        done = run_here("head", "scored.parquet", *_replaced(options, wrong), cwd=tmp_path)
+        done = run_here("head", "scored.parquet", *_replaced(options, wrong), "--force", cwd=tmp_path)
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
 
 

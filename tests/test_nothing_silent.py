@@ -1,5 +1,6 @@
 """What must not happen without a word: wrong results, files overwritten, parameters that cannot be."""
 
+import contextlib
 import inspect
 import json
 import re
@@ -10,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import torch
 
 from command import run_here
 from fairdro import (
@@ -18,6 +20,7 @@ from fairdro import (
     FairDROClassifier,
     FairDROClassifierCV,
     FairDROHeadClassifier,
+    FairDROLoss,
     fit_head,
     load,
 )
@@ -226,6 +229,40 @@ def test_a_parameter_that_cannot_be_is_refused_in_a_sentence(classifier, paramet
         sentence = "."
         try:
             CLASSIFIERS[classifier](**{parameter: junk}).fit(X, y, sensitive_features=a)
+        except ValueError as error:
+            sentence = str(error).strip()
+        assert re.search(r"[.!?)'\]]$", sentence), (junk, sentence)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("parameter", inspect.signature(FairDROLoss).parameters)
+def test_a_parameter_of_the_loss_that_cannot_be_is_refused_in_a_sentence(parameter):
+    sound = {"n_classes": 2, "n_groups": 2, "total_steps": 2}
+    logits, y = torch.randn(8, 2, requires_grad=True), torch.arange(8) % 2
+    for junk in JUNK:
+        sentence = "."
+        try:
+            criterion = FairDROLoss(**sound | {parameter: junk})
+        except ValueError as error:
+            sentence = str(error).strip()
+        else:
+            with contextlib.suppress(InputError):  # of another number of classes
+                criterion(logits, y, y).backward()
+                criterion.step()
+                assert criterion.q.isfinite().all(), junk
+        assert re.search(r"[.!?)'\]]$", sentence), (junk, sentence)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("parameter", inspect.signature(fit_head).parameters)
+def test_a_parameter_of_a_head_that_cannot_be_is_refused_in_a_sentence(parameter):
+    X, y, a = people(60)
+    p = np.column_stack([1 - (X[:, 0] > 0) * 0.8 - 0.1, (X[:, 0] > 0) * 0.8 + 0.1])
+    sound = {"p_class": p, "p_group": p, "y": y, "sensitive_features": a, "rhos": None if parameter == "rho" else [0, 1]}
+    for junk in JUNK:
+        sentence = "."
+        try:
+            fit_head(**sound | {parameter: junk})
         except ValueError as error:
             sentence = str(error).strip()
         assert re.search(r"[.!?)'\]]$", sentence), (junk, sentence)

@@ -224,11 +224,11 @@ def test_text_gives_the_same_trees(backend):
     X, cells = biased_table(3, 2)
     X[::7, 0] = np.nan
     trees = grow_cell_trees(X, cells, TreeSettings(backend=backend, **SMALL)).classes
-    again = read_trees(backend, trees.text())
+    again = read_trees(backend, trees.text(), n_features=X.shape[1], n_scores=3)
     np.testing.assert_allclose(again.scores(X), trees.scores(X), atol=1e-6)
     np.testing.assert_allclose(again.importances(), trees.importances(), rtol=1e-4)
     with pytest.raises(InputError, match="no trees of"):
-        read_trees(backend, "junk")
+        read_trees(backend, "junk", n_features=1, n_scores=1)
 
 
 @pytest.mark.parametrize(

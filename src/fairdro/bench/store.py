@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 
 from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
+from fairdro._utils.schema import NotNegative, Scalar, Whole, array, checked
 from fairdro.bench.plan import BENCH, Bank
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
@@ -29,6 +30,31 @@ RESULTS = "results.csv"
 FORMAT = "3"  # of the files; raise it when they change
 MODEL = ["model", "solver"]  # what may differ between benches that are compared
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
+PART = "confusion/"
+SPEC: dict[str, Any] = {
+    **dict.fromkeys(("dataset", "method", "model", "solver"), str),
+    "protocol": Literal["validated", "paper"],
+    "objective": Literal["balanced", "standard"],
+    "split": Whole,
+    "seeds": list[Whole],
+    "fair_classes": list[str],
+    "hyperparameters": dict[str, Scalar | list[Scalar]],
+}
+TOLD: dict[str, Any] = {
+    "bank": dict[str, Any],
+    "refused": str | None,
+    "seconds": NotNegative,
+    "class_names": list[str],
+    "group_names": list[str],
+}
+TENSORS: dict[str, Any] = {
+    f"{PART}test": array("S", "P", "Y", "A", "Y", least=0),
+    "diverged": array("S", "P", dtype=bool),
+    "weights": array("T", "S", "P", "Y", "A"),
+    "accuracy": array("T", "S", "P", "Y", "A", finite=False),
+    "progress": array("T"),
+}
+OTHER_PARTS: dict[str, Any] = {f"{PART}{part}": TENSORS[f"{PART}test"] for part in ("train", "validation")}
 
 
 @dataclass(frozen=True)
@@ -103,7 +129,7 @@ class Outcome:
 
     def to_bytes(self) -> bytes:
         """Return the file's content."""
-        tensors = {f"confusion/{part}": np.ascontiguousarray(counts) for part, counts in self.confusion.items()}
+        tensors = {f"{PART}{part}": np.ascontiguousarray(counts) for part, counts in self.confusion.items()}
         tensors |= {"diverged": self.diverged, "weights": self.weights, "accuracy": self.accuracy, "progress": self.progress}
         told = {name: getattr(self, name) for name in ("refused", "seconds", "class_names", "group_names")}
         about = {key: json.dumps(value) for key, value in {"bank": self.bank.spec(), **told}.items()}
@@ -122,12 +148,16 @@ class Outcome:
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
             if about.pop("checksum") != _checksum(tensors, about):
                 raise ValueError("its checksum is wrong")  # noqa: TRY301 - one sentence for every kind of damage
-            told: dict[str, Any] = {key: json.loads(value) for key, value in about.items() if key != "format"}
-            told["bank"] = Bank.from_spec(told["bank"])
-            confusion = {key.removeprefix("confusion/"): t for key, t in tensors.items() if key.startswith("confusion/")}
-            rest = {key: tensor for key, tensor in tensors.items() if not key.startswith("confusion/")}
-            return cls(**told, **rest, confusion=confusion)
-        except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+            told: dict[str, Any] = checked(TOLD, {key: json.loads(value) for key, value in about.items() if key != "format"})
+            told["bank"] = bank = Bank.from_spec(checked(SPEC, told["bank"]))
+            bank.engine  # noqa: B018 - known, or refused
+            if told["refused"] is not None:
+                return cls(bank, refused=told["refused"])
+            sizes = {"S": len(bank.seeds), "P": bank.method.points, "Y": len(told["class_names"])}
+            parts = checked(TENSORS, tensors, optional=OTHER_PARTS, A=len(told["group_names"]), **sizes)
+            confusion = {key.removeprefix(PART): parts.pop(key) for key in list(parts) if key.startswith(PART)}
+            return cls(**told, **parts, confusion=confusion)
+        except (SafetensorError, KeyError, ValueError, TypeError, OSError, OverflowError, RecursionError) as error:
             advice = "delete that file and run the bench again to train it anew"
             raise InputError(f"The stored bank {path} is damaged ({error}); {advice}.") from error
 

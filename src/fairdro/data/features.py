@@ -42,6 +42,8 @@ def save_features(path: Path, features: np.ndarray, examples: Examples, *, train
 def load_features(path: str | Path) -> Dataset:
     """Read what :func:`save_features` wrote."""
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise InputError(f"{path} is no file of features.")
         with safetensors.safe_open(path, "numpy") as file:
             about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
@@ -54,4 +56,6 @@ def load_features(path: str | Path) -> Dataset:
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path}, seen from {Path.cwd()}; run this where the bench was run.") from error
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path} holds no features ({error}); make it anew.") from error

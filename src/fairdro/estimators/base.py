@@ -29,6 +29,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "early_stopping": [POSITIVE, None],
     "infer_groups": ["boolean"],
     "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
+    "max_iter": [POSITIVE, None],
     "min_cell_size": [COUNT],
     "min_child_samples": [POSITIVE],
     "n_estimators": [POSITIVE],
@@ -36,21 +37,10 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "num_leaves": [Interval(numbers.Integral, 2, None, closed="left")],
     "random_state": ["random_state"],
     "small_cells": [str],
+    "tol": [Interval(numbers.Real, 0, 1, closed="both")],
     "verbose": ["boolean"],
 }
 """What parameters of these names must be, in all classifiers; others are checked where they are used."""
-
-
-def check_parameters(model: Any) -> None:
-    """Refuse parameters that cannot be, in scikit-learn's words, before anything is trained."""
-    given = {name: value for name, value in model.get_params(deep=False).items() if name in CONSTRAINTS}
-    for name, value in given.items():
-        if isinstance(value, bool | np.bool_) and CONSTRAINTS[name] != ["boolean"]:
-            raise InputError(f"{name} of {type(model).__name__} must not be {value}.")
-    try:
-        validate_parameter_constraints(CONSTRAINTS, given, caller_name=type(model).__name__)
-    except InvalidParameterError as error:
-        raise InputError(str(error)) from error
 
 
 class CellsMixin:
@@ -68,6 +58,18 @@ class CellsMixin:
     _fair_codes_: list[int] | None = None
     _unknown_: str = ""
     _weight_scale_: float = 1.0
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that cannot be, in scikit-learn's words, before anything is trained."""
+        parameters: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined] # scikit-learn's
+        given = {name: value for name, value in parameters.items() if name in CONSTRAINTS}
+        for name, value in given.items():
+            if isinstance(value, bool | np.bool_) and CONSTRAINTS[name] != ["boolean"]:
+                raise InputError(f"{name} of {type(self).__name__} must not be {value}.")
+        try:
+            validate_parameter_constraints(CONSTRAINTS, given, caller_name=type(self).__name__)
+        except InvalidParameterError as error:
+            raise InputError(str(error)) from error
 
     def _cells(self, codes: np.ndarray, sensitive: Any, weight: np.ndarray | None, X: Any = None) -> Cells:
         """Return the cells of rows of classes ``codes``: groups that are too small settled, those that are missing too."""
@@ -185,7 +187,7 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         sample_weight : array-like of shape (N,), optional
             Counts a row as this many, within its cell.
         """
-        check_parameters(self)
+        self._check_parameters()
         self._fit(*self._validated(X, y, sensitive_features, sample_weight))
         return self
 

@@ -174,14 +174,14 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
-        self._check_choice()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.strategy not in solvers_of(MODEL):
             raise unknown_name("strategy", self.strategy, solvers_of(MODEL))
         if self.errors not in ERRORS:
             raise unknown_name("kind of errors", self.errors, ERRORS)
-        if self.n_jobs == 0 or not isinstance(self.n_jobs, int | np.integer | None):
-            raise InputError(f"n_jobs must be -1 for all cores, None for one, or their number; got {self.n_jobs!r}.")
+
+    def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
         self.categories_ = _categories(X)
         _refuse_strings(X)
         return BaseClassifier._validated(self, _coded(X, self.categories_), y, sensitive, weight)
@@ -259,8 +259,20 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
 
     def _grown(self) -> list[Trees]:
         if not hasattr(self, "_trees"):
-            self._trees = [read_trees(self._backend_, text) for text in self.trees_]
+            sizes = self._scores_of_trees()
+            self._trees = [
+                read_trees(self._backend_, text, n_features=self.n_features_in_, n_scores=size)
+                for text, size in zip(self.trees_, sizes, strict=True)
+            ]
         return self._trees
+
+    def _scores_of_trees(self) -> list[int]:
+        """Return how many scores every booster gives a row: one for two classes or groups."""
+        of_class = len(self.classes_)
+        told_apart = [of_class, of_class]  # with weights, and plain
+        if hasattr(self, "share_"):
+            told_apart = [of_class, len(self.group_names_)] if len(self.group_names_) > 1 else [of_class]
+        return [1 if number == 2 else number for number in told_apart]
 
     def __getstate__(self) -> Any:
         return {key: value for key, value in super().__getstate__().items() if key != "_trees"}
@@ -304,7 +316,7 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         return validate_data(self, _coded(X, self.categories_), **self._TABLE, reset=False)
 
     def _fits_together(self) -> bool:
-        return len(self.feature_importances_) == self.n_features_in_ and len(self._grown()) == len(self.trees_)
+        return len(self._grown()) == len(self.trees_)  # they were read
 
     def __sklearn_tags__(self) -> Any:
         tags = BaseClassifier.__sklearn_tags__(self)

@@ -102,8 +102,8 @@ class FrontierMixin(CellsMixin, SavingMixin):
     _counted: ClassVar[str] = "held-out rows"
     _on_choice_: list[str]
 
-    def _check_choice(self) -> None:
-        """Refuse parameters of the choice that cannot be, before anything is trained."""
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.rho is not None and (self.rule is not None or self.rhos is not None):
             raise InputError("With rho there is nothing to choose; leave out rule and rhos, or rho.")
         self._selection_rule()
@@ -201,7 +201,8 @@ class FrontierMixin(CellsMixin, SavingMixin):
             same = "they would not change the choice"
             effect = same if chosen == by_all else f"by them too, rho would be {radii[by_all]:.4g}"
             remark = f"{few}, too few to choose a radius by: {named}; {effect}."
-        warnings.warn(remark, UserWarning, stacklevel=6)
+        if self.small_cells != "warn":  # otherwise all cells have been looked at, and those with few rows are known
+            warnings.warn(remark, UserWarning, stacklevel=6)
         return [remark]
 
     def _check_fitted(self) -> None:
@@ -266,9 +267,6 @@ class FrontierMixin(CellsMixin, SavingMixin):
         counted = {"balanced": "every class and group counts", "standard": "every row counts"}[self.objective]
         own = {"rho": f"{self.rho_:.6g}: the {self._how_chosen_}", "objective": f"{self.objective}: {counted} the same"}
         return own | super()._facts()
-
-    def _fits_together(self) -> bool:
-        return self.best_index_ < len(self.frontier_) == len(self.confusion_) and super()._fits_together()
 
     def plot_frontier(self) -> alt.LayerChart | alt.FacetChart:
         """Draw accuracy against DCA on held-out rows, the chosen radius ringed."""

@@ -9,11 +9,13 @@ import torch
 from fairdro._utils.progress import bar
 from fairdro.cells import Cells
 from fairdro.estimators.choice import FrontierMixin, HeldOut
-from fairdro.estimators.linear import LayerClassifier, method_for, scaled
+from fairdro.estimators.layers import scaled
+from fairdro.estimators.linear import LayerClassifier, method_for
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO, Method
 from fairdro.selection import Rule, plain_radius
 from fairdro.training.folds import folds_of
+from fairdro.training.trained import UNSETTLED
 
 
 class FairDROClassifierCV(FrontierMixin, LayerClassifier):
@@ -56,6 +58,8 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         Of held-out rows.
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         As of :class:`FairDROClassifier`. Figures count rows of known group only; the choice also counts inferred shares.
+    max_iter, tol
+        As of :class:`FairDROClassifier`.
     random_state : int, default 0
         Seed of the folds, and of the multi-layer perceptron.
     verbose : bool, default False
@@ -95,6 +99,8 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
         missing_groups: str = "refuse",
+        max_iter: int | None = None,
+        tol: float = UNSETTLED,
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
@@ -113,17 +119,19 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
         self.missing_groups = missing_groups
+        self.max_iter = max_iter
+        self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
 
     def _fit(self, X: Any, cells: Cells) -> None:
-        self._check_choice()
         radii = self._radii()
-        judged, plain_logits, rows, diverged = self._cross_validate(self._fairdro(tuple(radii.tolist())), X, cells)
-        self._choose(judged, radii, diverged)
-        with bar("training", 2, show=self.verbose) as part:
-            self._fit_layers(self._fairdro(self.rho_), X, cells, part(0))
-            plain = self._train_plain(X, cells, np.arange(len(cells)), part(1))
+        with self._converging():
+            judged, plain_logits, rows, diverged = self._cross_validate(self._fairdro(tuple(radii.tolist())), X, cells)
+            self._choose(judged, radii, diverged)
+            with bar("training", 2, show=self.verbose) as part:
+                self._fit_layers(self._fairdro(self.rho_), X, cells, part(0))
+                plain = self._train_plain(X, cells, np.arange(len(cells)), part(1))
         self._keep_plain(plain, plain_logits, cells.take(torch.from_numpy(rows)))
 
     def _cross_validate(self, sweep: Method, X: Any, cells: Cells) -> tuple[HeldOut, np.ndarray, np.ndarray, np.ndarray]:

@@ -19,10 +19,11 @@ from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
 from fairdro.cells import Cells
 from fairdro.errors import InputError
-from fairdro.estimators.base import check_parameters
 from fairdro.estimators.choice import FrontierMixin, HeldOut
+from fairdro.estimators.parts import cell_probabilities, numbers
 from fairdro.estimators.parts import infer_groups as infer_missing
-from fairdro.estimators.saving import plain_parameters, read_parameters
+from fairdro.estimators.saving import demand, plain_parameters, read_parameters
+from fairdro.estimators.schema import check_fitted
 from fairdro.frontier import fill_holes
 from fairdro.groups import TOO_FEW, encode_groups, encode_labels
 from fairdro.methods import FairDRO
@@ -123,6 +124,10 @@ class HeadMixin(FrontierMixin):
         other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
         other._how_chosen_, other._asked_, other._on_choice_ = str(AsAsked()), True, []
         return other
+
+    def _fits_together(self) -> bool:
+        groups = len(self.group_names_) if self.infer_groups else 1
+        return self.share_.shape[1] == groups and bool((self.temperatures_ > 0).all())
 
     def _head_decision(self, probabilities: np.ndarray) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
@@ -239,16 +244,17 @@ class FairDROHead(HeadMixin):
         """Read what :meth:`save` wrote; a file that was cut or changed is refused."""
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
-            if about.pop("checksum") != digest(about) or about["format"] != HEAD_FORMAT or about["kind"] != "FairDROHead":
-                raise ValueError("it was changed, or another version saved it")  # noqa: TRY301 - one sentence
+            same = about.pop("checksum") == digest(about)
+            demand(
+                same and about["format"] == HEAD_FORMAT and about["kind"] == "FairDROHead", "changed, or another version's"
+            )
             head = cls(**read_parameters(about["parameters"]))
-            for key, value in about["fitted"].items():
-                setattr(head, key, _unplain(key, value))
-            if head.frontier_weights_.shape[0] != len(head.frontier_) or len(head.classes_) != head.share_.shape[0]:
-                raise ValueError("its parts do not fit together")  # noqa: TRY301
+            head._check_parameters()
+            head._from_state(check_fitted("FairDROHead", about["fitted"]))
+            demand(head._fits_together(), "its parts do not fit together")
         except OSError as error:
             raise InputError(f"Cannot read {path}: {error.strerror}.") from error
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
             raise InputError(f"{path} is no head that can be used ({error}); save it again.") from error
         return head
 
@@ -258,49 +264,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, pd.DataFrame):
         return {str(name): value[name].tolist() for name in value.columns}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def _unplain(key: str, value: Any) -> Any:
-    if key == "frontier_":
-        return pd.DataFrame(value)
-    stays = key.endswith(("names_", "groups_", "codes_", "choice_"))
-    return np.array(value) if isinstance(value, list) and not stays else value
-
-
-def cell_probabilities(p_class: Any, p_group: Any, n_classes: int, n_groups: int, infer_groups: bool) -> np.ndarray:  # noqa: FBT001
-    """Return probabilities of cells ``(N, Y, A)``, or of classes ``(N, Y, 1)`` where no group is inferred."""
-    classes = None if p_class is None else _checked(p_class, "p_class", (n_classes,))
-    if not infer_groups:
-        if classes is None:
-            raise InputError("Without inferring groups, p_class is needed.")
-        return classes[:, :, None]
-    if p_group is None:
-        raise InputError("p_group is needed: the probabilities of the groups. Or fit with infer_groups=False.")
-    shape = (n_groups,) if np.ndim(p_group) == 2 else (n_classes, n_groups)
-    groups = _checked(p_group, "p_group", shape, joint=classes is None)
-    if classes is None:
-        return groups
-    if len(classes) != len(groups):
-        raise InputError(f"p_class has {len(classes)} rows but p_group has {len(groups)}.")
-    return classes[:, :, None] * (groups[:, None, :] if groups.ndim == 2 else groups)
-
-
-def _checked(values: Any, what: str, shape: tuple[int, ...], *, joint: bool = False) -> np.ndarray:
-    """Return probabilities as an array, or say what is wrong with them."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must hold numbers: {error}.") from error
-    if array.ndim != len(shape) + 1 or array.shape[1:] != shape or len(array) == 0:
-        wanted = " x ".join(map(str, shape))
-        raise InputError(f"{what} must have a row per sample and {wanted} columns, got shape {array.shape}.")
-    total = array.reshape(len(array), -1).sum(1) if joint else array.sum(-1)
-    if not np.isfinite(array).all() or (array < 0).any() or not np.allclose(total, 1, atol=1e-3):
-        raise InputError(
-            f"{what} must hold probabilities: none missing or negative, and every row sums to one (rows sum to between "
-            f"{total.min():.4g} and {total.max():.4g})."
-        )
-    return array
 
 
 def fit_head(
@@ -382,11 +345,12 @@ def fit_head(
         min_cell_size=min_cell_size,
         missing_groups=missing_groups,
     )
-    check_parameters(head)
-    head._check_choice()
+    head._check_parameters()
+    if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool) or random_state < 0:
+        raise InputError(f"random_state must be a whole number, zero or more, got {random_state!r}.")
     codes, labels = encode_labels(y, "y")
     head.classes_, codes = _in_order(codes, labels, classes)
-    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    weight = None if sample_weight is None else numbers(sample_weight, "sample_weight")
     names = encode_groups(sensitive_features, missing_groups).names
     probabilities = cell_probabilities(p_class, p_group, len(head.classes_), len(names), infer_groups)
     if len(probabilities) != len(codes):
@@ -401,6 +365,8 @@ def _in_order(codes: np.ndarray, labels: np.ndarray, classes: Sequence[Any] | No
     """Return the classes in the order of the columns of ``p_class``, and codes of the rows in it."""
     if classes is None:
         return labels, codes
+    if isinstance(classes, str) or np.ndim(classes) != 1 or len({*map(str, classes)}) < len(classes):
+        raise InputError(f"classes must be a list of the classes, each once, got {classes!r}.")
     places = pd.Index(np.asarray(classes)).get_indexer(pd.Index(labels))
     if (places < 0).any():
         raise InputError(

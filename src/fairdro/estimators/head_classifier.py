@@ -123,6 +123,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         As of :class:`~fairdro.FairDROClassifier`.
     """
 
+    joint: str = "independent"
+
     def __init__(
         self,
         estimator: Any = None,
@@ -166,10 +168,12 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
-        self._check_choice()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.joint not in JOINTS:
             raise unknown_name("joint", self.joint, JOINTS)
+
+    def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
         for model in (self._of_class(), self._of_group()):
             if not hasattr(model, "predict_proba"):
                 raise InputError(f"{type(model).__name__} has no predict_proba, which a head needs; calibrate it first.")
@@ -307,7 +311,10 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
 
     def _from_state(self, fitted: dict[str, Any]) -> None:
         skops = require("skops.io", extra="skops", what="Saved heads with their classifiers")
-        models = [skops.loads(content.tobytes(), trusted=sorted(TRUSTED)) for content in fitted["estimators_"]]
+        try:
+            models = [skops.loads(content.tobytes(), trusted=sorted(TRUSTED)) for content in fitted["estimators_"]]
+        except Exception as error:
+            raise ValueError(f"its classifier cannot be read: {error}") from error
         super()._from_state(fitted | {"estimators_": models})
 
     @property
@@ -322,7 +329,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         return head
 
     def _fits_together(self) -> bool:
-        return self.frontier_weights_.shape[0] == len(self.frontier_) and self.share_.shape[0] == len(self.classes_)
+        shape = Shape(len(self.classes_), len(self.group_names_))
+        return len(self.estimators_) == len(parts_of(self.joint_, shape)) and super()._fits_together()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,11 +1,14 @@
 """Classifiers of layers, linear models and multi-layer perceptrons: FairDRO, and any method by name."""
 
 import warnings
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -13,19 +16,19 @@ from fairdro._utils.progress import OnStep, bar
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
+from fairdro.estimators.layers import Layers, fit_scaler, scaled
 from fairdro.groups import TOO_FEW
 from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
 from fairdro.models import BANKS
 from fairdro.training.calibration import FEWEST_ROWS, fit_class_scaling
 from fairdro.training.engines import Engine, engine_for, get_engine, solvers_of
 from fairdro.training.folds import hold_out
-from fairdro.training.trained import TrainedBank
+from fairdro.training.trained import STEPS, UNSETTLED, TrainedBank
 
 SMALL = 1_000_000  # numbers in a table that is solved in double precision, which costs nothing there
 CALIBRATED = 0.2  # share of rows that plain training does not see, so that its probabilities can be calibrated on them
 ERRORS = ["training", "out_of_fold"]
 LAYERS = ["coef_", "intercept_", "coefs_", "intercepts_"]
-ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
 
 
 class LayerClassifier(BaseClassifier):
@@ -33,11 +36,18 @@ class LayerClassifier(BaseClassifier):
 
     model: str = "linear"
     errors: str = ERRORS[0]
+    max_iter: int | None = None
+    tol: float = UNSETTLED
     verbose: bool = False
+    _moving: dict[str, None]  # what has not converged, by its hyperparameters
 
     def _method(self) -> Method:
         """Return the method that trains the model."""
         raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._engine(type(self._method()))
 
     def _wants_groups(self) -> bool:
         return type(self._method()) is not Scratch
@@ -52,8 +62,23 @@ class LayerClassifier(BaseClassifier):
             )
         return super()._validated(X, y, sensitive, weight)
 
+    @contextmanager
+    def _converging(self) -> Iterator[None]:
+        """Warn once of all that had not converged."""
+        self._moving = {}
+        yield
+        if self._moving:
+            first, *others = self._moving
+            more = f" and {len(others)} more" if others else ""
+            warnings.warn(
+                f"The accuracy of a cell still moved by more than {100 * self.tol:g} points at the end of training with "
+                f"{first}{more}. Raise max_iter, which is {self.max_iter or STEPS}, or use smaller radii.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
     def _fit(self, X: Any, cells: Cells) -> None:
-        with bar("training", 2, show=self.verbose) as part:
+        with self._converging(), bar("training", 2, show=self.verbose) as part:
             self._fit_layers(self._for_classes(self._method()), X, cells, part(0))
             kept, held = hold_out(cells.ungrouped, CALIBRATED, self._seed())
             rare = len(np.unique(cells.y.numpy()[kept])) < cells.n_classes
@@ -84,13 +109,13 @@ class LayerClassifier(BaseClassifier):
             W, b = W[:, 1:] - W[:, :1], b[1:] - b[:1]
         self.coef_, self.intercept_ = W.T, b
 
-    def _train_plain(self, X: Any, cells: Cells, rows: np.ndarray, on_step: OnStep | None) -> "Layers":
+    def _train_plain(self, X: Any, cells: Cells, rows: np.ndarray, on_step: OnStep | None) -> Layers:
         """Train the same model as people know it: every row counts the same, and there are no groups."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # whatever there is to say is said of the classifier itself
             return Layers.of(*self._train(Scratch(objective="standard"), X, cells.ungrouped, rows, on_step))
 
-    def _keep_plain(self, plain: "Layers", logits: np.ndarray, cells: Cells) -> None:
+    def _keep_plain(self, plain: Layers, logits: np.ndarray, cells: Cells) -> None:
         """Keep plain training's model for probabilities, calibrated on rows it was not trained on, given its logits."""
         inverse, *offsets = fit_class_scaling(logits, cells)
         (W, b), earlier = plain.layers[-1], plain.layers[:-1]
@@ -104,14 +129,37 @@ class LayerClassifier(BaseClassifier):
         if cells.sample_weight is not None:
             rows = rows[cells.sample_weight.numpy()[rows] > 0]
         taken = cells.take(torch.from_numpy(rows))
-        scaler = _fit_scaler(X, rows, taken.sample_weight)
+        scaler = fit_scaler(X, rows, taken.sample_weight)
         features = scaled(X, rows, scaler, double=X.shape[0] * X.shape[1] <= SMALL)
-        engine = self._engine(type(method))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is one group only")  # said in other words in fit
-            alone = method.points == 1
-            trained = engine.train(features, taken, method, seeds=(self._seed(),), alone=alone, on_step=on_step)
-        return cast("TrainedBank", trained), scaler
+            warnings.filterwarnings("ignore", "The accuracy of a cell still moved")  # said once for all folds
+            return self._train_until_converged(features, taken, method, on_step), scaler
+
+    def _train_until_converged(
+        self, features: torch.Tensor, cells: Cells, method: Method, on_step: OnStep | None
+    ) -> TrainedBank:
+        """Train; the full-batch solver again with twice the steps what has not converged, up to ``max_iter``."""
+        engine, most = self._engine(type(method)), self.max_iter
+
+        def train(method: Method, steps: int | None) -> TrainedBank:
+            options = {"seeds": (self._seed(),), "alone": method.points == 1, "on_step": on_step}
+            return cast("TrainedBank", engine.train(features, cells, method, steps=steps, **options))
+
+        if not engine.converges:
+            return train(method, most)
+        steps = min(STEPS, most or STEPS)
+        trained = last = train(method, steps)
+        moving = np.flatnonzero(last.drift[0] > self.tol)
+        while len(moving) and 2 * steps <= (most or STEPS):
+            steps *= 2
+            last = train(method.some(moving.tolist()), steps)
+            trained = trained.updated(moving.tolist(), last)
+            moving = moving[(last.drift[0] > self.tol).numpy()]
+        for point in moving.tolist():
+            shown = method.hyperparameters(point)
+            self._moving[", ".join(f"{name} = {shown[name]:g}" for name in method.search) or method.name] = None
+        return trained
 
     def _engine(self, kind: type[Method]) -> Engine:
         """Return what trains, by the errors that the method is to respond to."""
@@ -146,66 +194,16 @@ class LayerClassifier(BaseClassifier):
         return torch.from_numpy(logits).softmax(-1).numpy()
 
     def _fits_together(self) -> bool:
-        first = self.coefs_[0] if hasattr(self, "coefs_") else self.coef_.T
-        return first.shape[0] == self.plain_coefs_[0].shape[0] == self.n_features_in_
+        number, width = len(self.classes_), self.n_features_in_
+        plain = Layers.fit_together(self.plain_coefs_, self.plain_intercepts_, width, number)
+        if hasattr(self, "coefs_"):
+            return plain and Layers.fit_together(self.coefs_, self.intercepts_, width, number)
+        return plain and self.coef_.shape[0] == len(self.intercept_) == (1 if number == 2 else number)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-@dataclass(frozen=True)
-class Layers:
-    """Weights and intercepts of one trained model, for features as they were passed."""
-
-    layers: list[tuple[np.ndarray, np.ndarray]]
-
-    @classmethod
-    def of(cls, trained: TrainedBank, scaler: StandardScaler) -> Self:
-        """Take the layers of a bank of one model; scaling is folded into the first."""
-        (first, bias), *others = [(W[0, 0].double().numpy(), b[0, 0].double().numpy()) for W, b in trained.model.layers]
-        first = first / scaler.scale_[:, None]
-        return cls([(first, bias - scaler.mean_ @ first), *others])
-
-    def forward(self, X: Any) -> np.ndarray:
-        """Return the logits ``(N, Y)``."""
-        hidden, ((first, bias), *others) = X, self.layers
-        hidden = hidden @ first + bias
-        for W, b in others:
-            hidden = np.maximum(hidden, 0) @ W + b
-        return hidden
-
-    def logits(self, X: Any, rows: np.ndarray) -> np.ndarray:
-        """Return the logits of some rows ``(n, Y)``, piece by piece."""
-        pieces = [self.forward(_dense(X[piece])) for piece in _pieces(rows)]
-        return np.concatenate(pieces) if pieces else np.zeros((0, len(self.layers[-1][1])))
-
-
-def _fit_scaler(X: Any, rows: np.ndarray, weight: torch.Tensor | None) -> StandardScaler:
-    scaler = StandardScaler()
-    first = 0
-    for piece in _pieces(rows):
-        part = None if weight is None else weight[first : (first := first + len(piece))].double().numpy()
-        scaler.partial_fit(_dense(X[piece]), sample_weight=part)
-    return scaler
-
-
-def scaled(X: Any, rows: np.ndarray, scaler: StandardScaler, *, double: bool) -> torch.Tensor:
-    """Return some rows scaled, as a tensor."""
-    out = np.empty((len(rows), X.shape[1]), dtype=np.float64 if double else np.float32)
-    first = 0
-    for piece in _pieces(rows):
-        out[first : (first := first + len(piece))] = scaler.transform(_dense(X[piece]))
-    return torch.from_numpy(out)
-
-
-def _dense(X: Any) -> np.ndarray:
-    return (X.toarray() if hasattr(X, "toarray") else X).astype(np.float64, copy=False)
-
-
-def _pieces(rows: np.ndarray) -> list[np.ndarray]:
-    return [rows[i : i + ROWS_PER_PIECE] for i in range(0, len(rows), ROWS_PER_PIECE)]
 
 
 def method_for(model: str, kind: type[Method], hyperparameters: dict[str, Any]) -> Method:
@@ -245,6 +243,12 @@ class FairDROClassifier(LayerClassifier):
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         Where a sensitive feature is missing: raise an error; infer shares of the groups from X and the class; train on the
         row without counting it for fairness; or take missing as a group of its own.
+    max_iter : int, optional
+        Steps over all rows of the linear model at most, by default 200: with more, what has not converged is trained again
+        with twice as many, until it has. Of the multi-layer perceptron the number of epochs, by default 70, and more on
+        small tables.
+    tol : float, default 0.05
+        A linear model has converged when no accuracy of a class and group moves by more over the last steps.
     random_state : int, default 0
         Seed of initial weights and batches of the multi-layer perceptron, and of the rows that probabilities are calibrated
         by; the decisions of the linear model have no randomness.
@@ -286,6 +290,8 @@ class FairDROClassifier(LayerClassifier):
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
         missing_groups: str = "refuse",
+        max_iter: int | None = None,
+        tol: float = UNSETTLED,
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
@@ -298,6 +304,8 @@ class FairDROClassifier(LayerClassifier):
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
         self.missing_groups = missing_groups
+        self.max_iter = max_iter
+        self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
 
@@ -322,6 +330,8 @@ class FairClassifier(LayerClassifier):
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         Where a sensitive feature is missing: raise an error; infer shares of the groups from X and the class; train on the
         row without counting it for fairness; or take missing as a group of its own.
+    max_iter, tol
+        As of :class:`FairDROClassifier`.
     random_state : int, default 0
         Seed of initial weights and batches, where there are any.
     verbose : bool, default False
@@ -346,6 +356,8 @@ class FairClassifier(LayerClassifier):
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
         missing_groups: str = "refuse",
+        max_iter: int | None = None,
+        tol: float = UNSETTLED,
         random_state: int = 0,
         verbose: bool = False,
         **hyperparameters: Any,
@@ -356,6 +368,8 @@ class FairClassifier(LayerClassifier):
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
         self.missing_groups = missing_groups
+        self.max_iter = max_iter
+        self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
         for key, value in hyperparameters.items():

@@ -117,3 +117,44 @@ def infer_groups(cells: Cells, p_group: np.ndarray) -> Cells:
         cells.y, torch.from_numpy(shares).float(), n_classes=cells.n_classes, n_groups=cells.n_groups,
         sample_weight=cells.sample_weight, known=cells.known,
     )  # fmt: skip
+
+
+def cell_probabilities(p_class: Any, p_group: Any, n_classes: int, n_groups: int, infer_groups: bool) -> np.ndarray:  # noqa: FBT001
+    """Return probabilities of cells ``(N, Y, A)``, or of classes ``(N, Y, 1)`` where no group is inferred."""
+    classes = None if p_class is None else _checked(p_class, "p_class", (n_classes,))
+    if not infer_groups:
+        if classes is None:
+            raise InputError("Without inferring groups, p_class is needed.")
+        return classes[:, :, None]
+    if p_group is None:
+        raise InputError("p_group is needed: the probabilities of the groups. Or fit with infer_groups=False.")
+    shape = (n_groups,) if np.ndim(p_group) == 2 and classes is not None else (n_classes, n_groups)
+    groups = _checked(p_group, "p_group", shape, joint=classes is None)
+    if classes is None:
+        return groups
+    if len(classes) != len(groups):
+        raise InputError(f"p_class has {len(classes)} rows but p_group has {len(groups)}.")
+    return classes[:, :, None] * (groups[:, None, :] if groups.ndim == 2 else groups)
+
+
+def numbers(values: Any, what: str) -> np.ndarray:
+    """Return numbers as an array, or say that they are none."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must hold numbers: {error}.") from error
+
+
+def _checked(values: Any, what: str, shape: tuple[int, ...], *, joint: bool = False) -> np.ndarray:
+    """Return probabilities as an array, or say what is wrong with them."""
+    array = numbers(values, what)
+    if array.ndim != len(shape) + 1 or array.shape[1:] != shape or len(array) == 0:
+        wanted = " x ".join(map(str, shape))
+        raise InputError(f"{what} must have a row per sample and {wanted} columns, got shape {array.shape}.")
+    total = array.reshape(len(array), -1).sum(1) if joint else array.sum(-1)
+    if not np.isfinite(array).all() or (array < 0).any() or not np.allclose(total, 1, atol=1e-3):
+        raise InputError(
+            f"{what} must hold probabilities: none missing or negative, and every row sums to one (rows sum to between "
+            f"{total.min():.4g} and {total.max():.4g})."
+        )
+    return array

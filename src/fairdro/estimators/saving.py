@@ -24,6 +24,7 @@ from fairdro._utils.hashing import digest
 from fairdro.errors import InputError
 from fairdro.estimators.card import build_card
 from fairdro.estimators.encoder import TableEncoder
+from fairdro.estimators.schema import check_encoder, check_fitted, check_parameters_of
 from fairdro.metrics import Confusion, confusion
 from fairdro.selection import rule_from, rule_text
 
@@ -63,6 +64,10 @@ class SavingMixin:
         """Take over what :meth:`_to_state` gave."""
         for key, value in fitted.items():
             setattr(self, key, value)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that cannot be."""
+        raise NotImplementedError
 
     def _fits_together(self) -> bool:
         """Whether what was read from a file is one model."""
@@ -165,23 +170,23 @@ def load(folder: str | Path) -> Any:
         return import_module("fairdro.estimators").FairDROHead.read(Path(folder))
     state = read_folder(folder)
     try:
-        parameters = dict(state["parameters"])
-        parameters = read_parameters(parameters)
-        if state["kind"] not in CLASSIFIERS or not all(key.endswith("_") for key in state["fitted"]):
-            raise ValueError(f"there is no classifier {state['kind']!r}, or not of this kind")  # noqa: TRY301 - one sentence
-        classifier = getattr(import_module("fairdro.estimators"), state["kind"])(**parameters)
-        classifier._from_state(state["fitted"])
-        if not classifier._fits_together():
-            raise ValueError("its parts do not fit together")  # noqa: TRY301 - one sentence for every kind of damage
+        demand(state["kind"] in CLASSIFIERS, f"there is no classifier {state['kind']!r}")
+        classifier = getattr(import_module("fairdro.estimators"), state["kind"])(**read_parameters(state["parameters"]))
+        classifier._check_parameters()
+        classifier._from_state(check_fitted(state["kind"], state["fitted"]))
+        demand(classifier._fits_together(), "its parts do not fit together")
         if state["encoder"] is None:
             return classifier
-        return Pipeline([("encode", TableEncoder.from_state(state["encoder"])), ("classify", classifier)])
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
-        raise InputError(f"The model in {folder} cannot be used ({error!r}); save it again.") from error
+        encoder = TableEncoder.from_state(check_encoder(state["encoder"]))
+        demand(len(encoder.get_feature_names_out()) == classifier.n_features_in_, "its features are not those of its table")
+        return Pipeline([("encode", encoder), ("classify", classifier)])
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise InputError(f"The model in {folder} cannot be used ({error}); save it again.") from error
 
 
-def read_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+def read_parameters(parameters: Any) -> dict[str, Any]:
     """Return parameters as :func:`plain_parameters` took them."""
+    parameters = check_parameters_of(parameters)
     if parameters.get("rule") is not None:
         parameters["rule"] = rule_from(parameters["rule"])
     if isinstance(parameters.get("class_weight"), list):
@@ -255,11 +260,11 @@ def check_free(folder: Path) -> Path | None:
             [path for path in folder.iterdir() if re.fullmatch(OURS, path.name) is None] if folder.is_dir() else [folder]
         )
         known = (folder / "model.json").exists()
-        _demand(known or not others, "others")
+        demand(known or not others, "others")
         if not known:
             return None
         named = json.loads((folder / "model.json").read_text(encoding="utf-8"))["tensors"]
-        _demand(re.fullmatch("[0-9a-f]{64}", named) is not None, "it names no arrays")  # never a path
+        demand(re.fullmatch("[0-9a-f]{64}", named) is not None, "it names no arrays")  # never a path
         return _tensors(folder, named)
     except OSError as error:
         raise InputError(f"Cannot write into {folder}: {error.strerror}.") from error
@@ -272,11 +277,11 @@ def read_folder(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     try:
         about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        _demand(about["format"] == FORMAT, f"fairdro {about.get('fairdro')} saved it in a format this version does not read")
-        _demand(about.pop("checksum") == digest(about), "model.json was changed")
-        _demand(re.fullmatch("[0-9a-f]{64}", about["tensors"]) is not None, "it names no arrays")
+        demand(about["format"] == FORMAT, f"fairdro {about.get('fairdro')} saved it in a format this version does not read")
+        demand(about.pop("checksum") == digest(about), "model.json was changed")
+        demand(re.fullmatch("[0-9a-f]{64}", about["tensors"]) is not None, "it names no arrays")
         content = _tensors(folder, about["tensors"]).read_bytes()
-        _demand(digest(content) == about["tensors"], "its arrays were changed or cut")
+        demand(digest(content) == about["tensors"], "its arrays were changed or cut")
         return _unpack(about["state"], safetensors.numpy.load(content))
     except FileNotFoundError as error:
         raise InputError(f"There is no complete model in {folder}: {Path(error.filename).name} is not there.") from error
@@ -286,7 +291,8 @@ def read_folder(folder: str | Path) -> dict[str, Any]:
         raise InputError(f"The model in {folder} cannot be used ({error}); save it again.") from error
 
 
-def _demand(condition: bool, otherwise: str) -> None:  # noqa: FBT001 - reads like an assertion
+def demand(condition: bool, otherwise: str) -> None:  # noqa: FBT001 - reads like an assertion
+    """Raise a ValueError that says what is wrong with a file."""
     if not condition:
         raise ValueError(otherwise)
 

@@ -11,7 +11,7 @@ batches, and an engine never knows which method it runs.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -258,6 +258,10 @@ class Method:
     def points(self) -> int:
         """Number of hyperparameter points, P."""
         return max((len(v) for v in self._swept().values()), default=1)
+
+    def some(self, points: Sequence[int]) -> Self:
+        """Return the method with some of its points."""
+        return replace(self, **{key: tuple(values[p] for p in points) for key, values in self._swept().items()})
 
     def hyperparameters(self, point: int) -> dict[str, Any]:
         """Return the values of one point of the bank, by name."""

@@ -60,16 +60,15 @@ class EGR(Baseline):
             "sum": zeros.clone(),
             "finished": torch.zeros((), dtype=torch.int64),
         }
-        return {**state, "multipliers": self._multipliers(state)}
+        return self._with_costs(state, self._multipliers(state))
 
     def weights(self, state: State) -> Tensor:
         """Return the weights of cells that keep their label."""
-        weight, kept = self._cost_sensitive(state)
-        return weight.where(kept, 0)
+        return state["weight"].where(state["kept"], 0)
 
     def penalty(self, state: State, batch: Batch) -> Tensor:
         """Return the loss of cells that are trained with the other label."""
-        weight, kept = self._cost_sensitive(state)
+        weight, kept = state["weight"], state["kept"]
         difference = batch.logits[..., 1] - batch.logits[..., 0]
         to_other = torch.nn.functional.softplus(torch.where(batch.y.unsqueeze(-2) == 1, difference, -difference))
         means = batch.means(to_other)
@@ -90,8 +89,8 @@ class EGR(Baseline):
             "finished": state["finished"] + 1,
         }
         if int(moved["finished"]) == self.rounds - 1:
-            return {**moved, "multipliers": moved["sum"] / (self.rounds - 1)}
-        return {**moved, "multipliers": self._multipliers(moved)}
+            return self._with_costs(moved, moved["sum"] / (self.rounds - 1))
+        return self._with_costs(moved, self._multipliers(moved))
 
     def _multipliers(self, state: State) -> Tensor:
         both = torch.stack([state["theta_up"], state["theta_down"]], dim=-1)
@@ -101,15 +100,16 @@ class EGR(Baseline):
         up, down = (scale * raised).unbind(-1)
         return up - down
 
-    def _cost_sensitive(self, state: State) -> tuple[Tensor, Tensor]:
-        """Return the weight of every cell's mean loss in the engine's mean over classes, and whether it keeps its label."""
-        share, multipliers = state["share"], state["multipliers"]
+    def _with_costs(self, state: State, multipliers: Tensor) -> State:
+        """Add multipliers, the weight of each cell's mean loss in the engine's mean over classes, and if its label stays."""
+        share = state["share"]
         present = share > 0
         cost_0, cost_1 = self.costs(share, multipliers)
         advantage = (cost_0 - cost_1).where(present, 0)
         label = torch.tensor([[False], [True]], device=share.device)
         number = present.sum((-2, -1), keepdim=True) if self.objective == "balanced" else 1
-        return 2 * share * advantage.abs() / number, (advantage > 0) == label
+        weight, kept = 2 * share * advantage.abs() / number, (advantage > 0) == label
+        return {**state, "multipliers": multipliers, "weight": weight, "kept": kept}
 
     def costs(self, share: Tensor, multipliers: Tensor) -> tuple[Tensor, Tensor]:
         """Return what predicting 0 and predicting 1 costs a sample of every cell ``(..., 2, A)``."""

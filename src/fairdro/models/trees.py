@@ -8,6 +8,7 @@ import numpy as np
 
 from fairdro._utils.extras import require
 from fairdro.errors import InputError, unknown_name
+from fairdro.models.tree_text import checked_lightgbm, checked_xgboost
 
 ROWS_PER_LEAF = 20
 
@@ -95,12 +96,12 @@ def tabulate(X: np.ndarray, settings: TreeSettings, held: np.ndarray | None = No
     return BACKENDS[settings.backend][0](X, settings, held)
 
 
-def read_trees(backend: str, text: str) -> Trees:
-    """Return the trees that :meth:`Trees.text` wrote; nothing is executed."""
+def read_trees(backend: str, text: str, *, n_features: int, n_scores: int) -> Trees:
+    """Return the trees of so many columns and scores that :meth:`Trees.text` wrote; nothing is executed."""
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, list(BACKENDS))
     try:
-        return BACKENDS[backend][1].read(text)
+        return BACKENDS[backend][1].read(text, n_features, n_scores)
     except InputError:
         raise
     except Exception as error:
@@ -125,9 +126,8 @@ class _LightGBM:
         return self.booster.model_to_string()
 
     @classmethod
-    def read(cls, text: str) -> Self:
-        booster = _library("lightgbm").Booster(model_str=text)
-        return cls(booster, booster.num_model_per_iteration())
+    def read(cls, text: str, n_features: int, n_scores: int) -> Self:
+        return cls(_library("lightgbm").Booster(model_str=checked_lightgbm(text, n_features, n_scores)), n_scores)
 
 
 class _LightGBMTable:
@@ -188,6 +188,13 @@ class _GrowingLightGBM:
         return _LightGBM(self.booster, self.n_scores)
 
 
+BASE_SCORE = 0.5  # of XGBoost
+
+
+def _kind_of(n_scores: int) -> dict[str, Any]:
+    return {"objective": "binary:logistic"} if n_scores == 1 else {"objective": "multi:softprob", "num_class": n_scores}
+
+
 class _XGBoost:
     def __init__(self, booster: Any, n_scores: int) -> None:
         self.booster, self.n_scores = booster, n_scores
@@ -205,10 +212,13 @@ class _XGBoost:
         return self.booster.save_raw("json").decode()
 
     @classmethod
-    def read(cls, text: str) -> Self:
-        booster = _library("xgboost").Booster()
-        booster.load_model(bytearray(text.encode()))
-        return cls(booster, int(booster.attr("n_scores")))
+    def read(cls, text: str, n_features: int, n_scores: int) -> Self:
+        library, settings = _library("xgboost"), {"base_score": BASE_SCORE, **_kind_of(n_scores)}
+        row = library.DMatrix(np.zeros((1, n_features)), np.zeros(1))
+        empty = library.Booster(settings, [row]).save_raw("json").decode()
+        booster = library.Booster()
+        booster.load_model(bytearray(checked_xgboost(text, empty, n_features, n_scores).encode()))
+        return cls(booster, n_scores)
 
 
 class _XGBoostTable:
@@ -221,7 +231,7 @@ class _XGBoostTable:
 
         self.data, self.held = matrix(X), None if held is None else matrix(held)
         self.parameters = {
-            "base_score": 0.5,
+            "base_score": BASE_SCORE,
             "max_leaves": settings.num_leaves,
             "max_depth": 0,
             "grow_policy": "lossguide",
@@ -235,9 +245,8 @@ class _XGBoostTable:
         }
 
     def grow(self, n_scores: int) -> Growing:
-        kind = {"objective": "binary:logistic"} if n_scores == 1 else {"objective": "multi:softprob", "num_class": n_scores}
         cached = [self.data] if self.held is None else [self.data, self.held]
-        booster = self.library.Booster(self.parameters | kind, cached)
+        booster = self.library.Booster(self.parameters | _kind_of(n_scores), cached)
         booster.set_attr(n_scores=str(n_scores))
         return _GrowingXGBoost(booster, n_scores, self.data, self.held)
 

@@ -66,5 +66,5 @@ class FairDROLoss(FairLoss):
 
     @property
     def q(self) -> Tensor:
-        """The weights of classes and groups ``(Y, A)``."""
+        """The weights of classes and groups ``(Y, A)``; with ``class_weight``, q times these costs over their mean."""
         return self.weights

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -75,6 +76,9 @@ class FairLoss(nn.Module):
         averaging: Averaging = "batch",
     ) -> None:
         super().__init__()
+        for name, number in {"n_classes": n_classes, "n_groups": n_groups, "total_steps": total_steps}.items():
+            if not isinstance(number, int | np.integer) or isinstance(number, bool) or not 1 <= number < 2**31:
+                raise InputError(f"{name} must be a positive whole number, got {number!r}.")
         if method.points > 1:
             raise InputError("A loss is for one model: give every hyperparameter one value.")
         if averaging not in get_args(Averaging):

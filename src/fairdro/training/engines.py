@@ -18,12 +18,13 @@ from fairdro.training.fullbatch import Errors, fullbatch_refusal, train_fullbatc
 from fairdro.training.head import head_refusal
 from fairdro.training.linear_head import train_linear_head
 from fairdro.training.minibatch import train_minibatch
-from fairdro.training.trained import Trained
+from fairdro.training.trained import STEPS, Trained
 from fairdro.training.trees import train_head_trees
 from fairdro.training.weighted_trees import train_weighted_trees
 
-EPOCHS, BATCH_SIZE = 70, 128  # the paper's
-FEWEST_BATCHES = 1500  # a small table is gone through more often
+EPOCHS, BATCH_SIZE, RATE = 70, 128, 1e-3  # the paper's
+FEWEST_BATCHES = 300  # a small table is gone through more often
+FEWEST_STEPS = 1500  # of the paper's rate; with fewer batches, steps are larger
 
 HeldOut = tuple[Tensor, Cells]
 
@@ -37,11 +38,11 @@ class Engine:
     model, solver : str
         Names; the first engine of a model is its default.
     train : callable
-        ``train(X, cells, method, seeds=(0,), alone=False, held_out=None, on_step=None)`` trains every point of a method on
-        features of similar scale ``(N, D)``; of double precision, linear models are too. An engine that is not ``seeded``
-        takes one seed. ``alone`` trains one model by itself, faster; its numbers are those of a bank up to float rounding.
-        ``held_out``, features and cells, is for engines that are ``fitted_held_out``: the rows they use in place of
-        out-of-fold predictions.
+        ``train(X, cells, method, seeds=(0,), steps=None, alone=False, held_out=None, on_step=None)`` trains every point of a
+        method on features of similar scale ``(N, D)``; of double precision, linear models are too. An engine that is not
+        ``seeded`` takes one seed. ``steps`` is how many there are, or epochs, in engines of layers. ``alone`` trains one
+        model by itself, faster; its numbers are those of a bank up to float rounding. ``held_out``, features and cells, is
+        for engines that are ``fitted_held_out``: the rows they use in place of out-of-fold predictions.
     refuses : callable
         Says why a method cannot be trained, or None.
     hidden : bool
@@ -54,6 +55,8 @@ class Engine:
         for all; the full-batch solver does not depend on it.
     fitted_held_out : bool
         Whether something is fitted to rows that no model was trained on: a head.
+    converges : bool
+        Whether more steps lead nearer to one solution, so that training may begin with few.
     parallel : bool
         Whether it uses all cores by itself.
     cost : float
@@ -68,6 +71,7 @@ class Engine:
     stepwise: bool = True
     seeded: bool = False
     fitted_held_out: bool = False
+    converges: bool = False
     parallel: bool = True
     cost: float = 1.0
 
@@ -90,12 +94,13 @@ def _fullbatch(
     method: Method,
     *,
     errors: Errors = "training",
+    steps: int | None = None,
     alone: bool = False,
     on_step: OnStep | None = None,
     **_: Any,
 ) -> Trained:
-    double = X.dtype == torch.float64
-    return train_fullbatch(X, cells, method, errors=errors, double=double, alone=alone, on_step=on_step)
+    double, steps = X.dtype == torch.float64, STEPS if steps is None else steps
+    return train_fullbatch(X, cells, method, steps=steps, errors=errors, double=double, alone=alone, on_step=on_step)
 
 
 def _linear_head(
@@ -113,11 +118,20 @@ def _linear_head(
 
 def _minibatch(model: str) -> Engine:
     def train(
-        X: Tensor, cells: Cells, method: Method, *, seeds: Sequence[int] = (0,), on_step: OnStep | None = None, **_: Any
+        X: Tensor,
+        cells: Cells,
+        method: Method,
+        *,
+        seeds: Sequence[int] = (0,),
+        steps: int | None = None,
+        on_step: OnStep | None = None,
+        **_: Any,
     ) -> Trained:
-        epochs = max(EPOCHS, -(-FEWEST_BATCHES // max(len(X) // BATCH_SIZE, 1)))
+        batches = max(len(X) // BATCH_SIZE, 1)
+        epochs = max(EPOCHS, -(-FEWEST_BATCHES // batches)) if steps is None else steps
+        lr = RATE * max(FEWEST_STEPS / (epochs * batches), 1.0) if steps is None else RATE
         return train_minibatch(
-            X, cells, method, model=model, seeds=seeds, epochs=epochs, batch_size=BATCH_SIZE, on_step=on_step
+            X, cells, method, model=model, seeds=seeds, epochs=epochs, batch_size=BATCH_SIZE, lr=lr, on_step=on_step
         )
 
     hidden = BANKS[model].hidden
@@ -150,8 +164,8 @@ def _weighted_trees(
 
 
 ENGINES = [
-    Engine("linear", "fullbatch", _fullbatch, fullbatch_refusal),
-    Engine("linear", "out_of_fold", partial(_fullbatch, errors="out_of_fold"), fullbatch_refusal, cost=6),
+    Engine("linear", "fullbatch", _fullbatch, fullbatch_refusal, converges=True),
+    Engine("linear", "out_of_fold", partial(_fullbatch, errors="out_of_fold"), fullbatch_refusal, converges=True, cost=6),
     *map(_minibatch, BANKS),
     Engine("linear", "head", _linear_head, head_refusal, fitted_held_out=True, cost=3),
     Engine("boosting", "head", _head_trees, head_refusal, fitted_held_out=True, cost=10),

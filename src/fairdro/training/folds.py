@@ -50,7 +50,12 @@ def folds_of(cv: Any, X: Any, cells: Cells, seed: int) -> list[tuple[np.ndarray,
     codes, rows = cells.y.numpy(), np.arange(len(cells))
     if isinstance(cv, Sized) and len(cv) == 0:
         raise InputError("cv holds no rows to train on and to hold out; give a number of folds, for example 5.")
-    return [(rows[train], rows[test]) for train, test in check_cv(cv, codes, classifier=True).split(X, codes)]
+    try:
+        return [(rows[train], rows[test]) for train, test in check_cv(cv, codes, classifier=True).split(X, codes)]
+    except (TypeError, IndexError) as error:
+        raise InputError(
+            "cv must be a number of folds, a splitter of scikit-learn, or pairs of rows to train on and to hold out."
+        ) from error
 
 
 def hold_out(cells: Cells, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ from fairdro.training.folds import stratified_folds
 from fairdro.training.losses import BinaryLoss, ClassLoss, MulticlassLoss
 from fairdro.training.processes import added_up
 from fairdro.training.threads import one_thread_each
-from fairdro.training.trained import TrainedBank, check_training_data, has_diverged
+from fairdro.training.trained import STEPS, TrainedBank, check_training_data, has_diverged
 
 Errors = Literal["training", "out_of_fold"]
 
@@ -51,7 +51,7 @@ def train_fullbatch(
     cells: Cells,
     method: Method,
     *,
-    steps: int = 200,
+    steps: int = STEPS,
     lr: float = 0.03,
     errors: Errors = "training",
     folds: int = 5,

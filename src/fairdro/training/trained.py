@@ -1,9 +1,11 @@
 """What every engine returns, and what all of them check first."""
 
+import copy
 import math
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from fairdro.models import ModelBank
 from fairdro.training.controller import History
 
 ROWS_PER_CHUNK = 16384
+STEPS = 200  # of the full-batch solver
 UNSETTLED = 0.05
 DIVERGED_LOSS = 10.0  # times that of a blind guess
 
@@ -82,6 +85,16 @@ class TrainedBank(Trained):
         accuracy = self.history.accuracy
         last = accuracy[-max(len(accuracy) // 20, 2) :]
         return (last.amax(0) - last.amin(0)).nan_to_num(0).flatten(2).amax(-1)
+
+    def updated(self, points: Sequence[int], other: Self) -> Self:
+        """Return the bank with some of its points as another bank has them; the history stays."""
+        places, model = list(points), copy.deepcopy(self.model)
+        with torch.no_grad():
+            for own, new in zip(model.parameters(), other.model.parameters(), strict=True):
+                own[:, places] = new
+        weights, diverged = self.weights.clone(), self.diverged.clone()
+        weights[:, places], diverged[:, places] = other.weights, other.diverged
+        return replace(self, model=model, weights=weights, diverged=diverged)
 
     def warn_if_unsettled(self) -> None:
         """Say in a sentence that some models were still moving at the end."""

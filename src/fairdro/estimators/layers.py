@@ -1,0 +1,74 @@
+"""Layers of a trained model, for features as they were passed, and the scaling that is folded into them."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.preprocessing import StandardScaler
+
+from fairdro.training.trained import TrainedBank
+
+ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Weights and intercepts of one trained model, for features as they were passed."""
+
+    layers: list[tuple[np.ndarray, np.ndarray]]
+
+    @staticmethod
+    def fit_together(weights: list[np.ndarray], intercepts: list[np.ndarray], n_features: int, n_classes: int) -> bool:
+        """Whether layers lead from so many features to so many classes."""
+        widths = [n_features, *(len(b) for b in intercepts)]
+        shapes = [W.shape for W in weights]
+        return len(intercepts) > 0 and shapes == list(itertools.pairwise(widths)) and widths[-1] == n_classes
+
+    @classmethod
+    def of(cls, trained: TrainedBank, scaler: StandardScaler) -> Self:
+        """Take the layers of a bank of one model; scaling is folded into the first."""
+        (first, bias), *others = [(W[0, 0].double().numpy(), b[0, 0].double().numpy()) for W, b in trained.model.layers]
+        first = first / scaler.scale_[:, None]
+        return cls([(first, bias - scaler.mean_ @ first), *others])
+
+    def forward(self, X: Any) -> np.ndarray:
+        """Return the logits ``(N, Y)``."""
+        hidden, ((first, bias), *others) = X, self.layers
+        hidden = hidden @ first + bias
+        for W, b in others:
+            hidden = np.maximum(hidden, 0) @ W + b
+        return hidden
+
+    def logits(self, X: Any, rows: np.ndarray) -> np.ndarray:
+        """Return the logits of some rows ``(n, Y)``, piece by piece."""
+        pieces = [self.forward(_dense(X[piece])) for piece in _pieces(rows)]
+        return np.concatenate(pieces) if pieces else np.zeros((0, len(self.layers[-1][1])))
+
+
+def fit_scaler(X: Any, rows: np.ndarray, weight: torch.Tensor | None) -> StandardScaler:
+    """Return means and scales of some rows, taken piece by piece."""
+    scaler = StandardScaler()
+    first = 0
+    for piece in _pieces(rows):
+        part = None if weight is None else weight[first : (first := first + len(piece))].double().numpy()
+        scaler.partial_fit(_dense(X[piece]), sample_weight=part)
+    return scaler
+
+
+def scaled(X: Any, rows: np.ndarray, scaler: StandardScaler, *, double: bool) -> torch.Tensor:
+    """Return some rows scaled, as a tensor."""
+    out = np.empty((len(rows), X.shape[1]), dtype=np.float64 if double else np.float32)
+    first = 0
+    for piece in _pieces(rows):
+        out[first : (first := first + len(piece))] = scaler.transform(_dense(X[piece]))
+    return torch.from_numpy(out)
+
+
+def _dense(X: Any) -> np.ndarray:
+    return (X.toarray() if hasattr(X, "toarray") else X).astype(np.float64, copy=False)
+
+
+def _pieces(rows: np.ndarray) -> list[np.ndarray]:
+    return [rows[i : i + ROWS_PER_PIECE] for i in range(0, len(rows), ROWS_PER_PIECE)]
