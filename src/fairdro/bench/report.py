@@ -1,7 +1,5 @@
 """The report: one HTML page that holds its data, style and script, made from the store alone."""
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Hashable, Sequence
@@ -13,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import percent
+from fairdro._utils.pages import fill
 from fairdro.bench.plan import ALL, BENCH
 from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.summary import Summary
@@ -64,9 +63,8 @@ def build_report(summary: Summary) -> str:
     data = {"keep": kept.keep_accuracy, "methods": methods, "benches": benches}
     template = resources.files("fairdro.bench").joinpath("report.html").read_text(encoding="utf-8")
     told = escape(_how_chosen(rule, summary.guard, [bench["protocol"] for bench in benches]))
-    filled = {"version": escape(metadata.version("fairdro")), "summary": "\n".join(cards), "rule": told}
-    filled |= {"data": _embedded(data), **{tag: _fingerprint(template, tag) for tag in ("style", "script")}}
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], template)
+    version = escape(metadata.version("fairdro"))
+    return fill(template, version=version, summary="\n".join(cards), rule=told, data=_embedded(data))
 
 
 def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outcome]) -> dict[str, Any]:
@@ -254,9 +252,3 @@ def _embedded(data: dict[str, Any]) -> str:
     """Return JSON that cannot end the script element it stands in, whatever the names in it are."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _fingerprint(template: str, tag: str) -> str:
-    """Return the hash by which the page's security policy knows its own style or script, and runs no other."""
-    content = template.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
