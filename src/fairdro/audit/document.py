@@ -5,6 +5,7 @@ Texts are as they come, names from data included; whoever writes them escapes th
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
@@ -117,14 +118,14 @@ def _circumstances(audit: Audit) -> Iterator[str]:
 
 def _rates(part: Part, rates: Rates) -> Iterator[Block]:
     yield Heading(f"{rates.outcome.words}, by {part.grouping.title}", 3)
-    bars = [Bar(name, "", (row["rate"], row["low"], row["high"])) for name, row in _rows(rates.table)]
+    bars = [Bar(name, "", (row["rate"], row["low"], row["high"])) for name, row in rows_of(rates.table)]
     yield Picture(f"Share of rows in which {rates.outcome.words}", bars)
     columns = ["group", "rows", "selected", "rate, % (interval)", "impact ratio (interval)", "p-value", "test", "note"]
     yield Table(columns, [[
         name, f"{row['rows']:,}", f"{row['selected']:,}", between(row["rate"], row["low"], row["high"]),
         between(row["ratio"], row["ratio_low"], row["ratio_high"], unit=1, digits=2), p_value(row["p_value"]), row["test"],
         remark(row),
-    ] for name, row in _rows(rates.table)])  # fmt: skip
+    ] for name, row in rows_of(rates.table)])  # fmt: skip
 
 
 def _changes(audit: Audit, part: Part) -> Iterator[Block]:
@@ -132,21 +133,21 @@ def _changes(audit: Audit, part: Part) -> Iterator[Block]:
         yield Heading(f"Rates of {outcome.value}, by {part.grouping.title}", 3)
         of = {rates.outcome.column: rates.table for rates in part.rates if rates.outcome.value == outcome.value}
         bars = [
-            Bar(name, prediction, tuple(of[prediction].loc[name, ["rate", "low", "high"]]), series)
+            Bar(name, prediction, _ends(of[prediction].loc[name], "rate"), series)
             for name in table.index for series, prediction in enumerate(audit.predictions)
         ]  # fmt: skip
         yield Picture(f"Share of rows predicted as {outcome.value}", bars, audit.predictions)
-        rows = [[name, f"{row['rows']:,}", *_change(row)] for name, row in _rows(table)]
+        rows = [[name, f"{row['rows']:,}", *_change(row)] for name, row in rows_of(table)]
         yield Table(["group", "rows", *_change_titles(audit)], rows)
     if part.accuracy_changes is not None:
         yield Heading(f"Accuracy by class and {part.grouping.title}", 3)
-        cells = [judged.confusion.cells() for judged in part.judged]
+        cells = [judged.cells for judged in part.judged]
         bars = [
-            Bar(f"{label} / {group}", prediction, _ends(cells[series].loc[(label, group)]), series)
+            Bar(f"{label} / {group}", prediction, _ends(cells[series].loc[(label, group)], "accuracy"), series)
             for label, group in part.accuracy_changes.index for series, prediction in enumerate(audit.predictions)
         ]  # fmt: skip
         yield Picture("Share recognised, of each class and group", bars, audit.predictions)
-        rows = [[*name, f"{row['rows']:,}", *_change(row)] for name, row in _rows(part.accuracy_changes)]
+        rows = [[*names, f"{row['rows']:,}", *_change(row)] for names, row in by_cell(part.accuracy_changes)]
         yield Table(["class", "group", "rows", *_change_titles(audit)], rows, names=2)
 
 
@@ -154,12 +155,12 @@ def _change_titles(audit: Audit) -> list[str]:
     return [f"{prediction}, %" for prediction in audit.predictions] + ["change, points (interval)"]
 
 
-def _change(row: "pd.Series[float]") -> list[str]:
+def _change(row: dict[str, Any]) -> list[str]:
     return [percent(row["before"]), percent(row["after"]), between(row["change"], row["low"], row["high"])]
 
 
-def _ends(row: "pd.Series[float]") -> tuple[float, float, float]:
-    return float(row["accuracy"]), float(row["low"]), float(row["high"])
+def _ends(row: "pd.Series[Any]", what: str) -> tuple[float, float, float]:
+    return float(row[what]), float(row["low"]), float(row["high"])
 
 
 def _scores(audit: Audit, part: Part) -> Iterator[Block]:
@@ -167,9 +168,11 @@ def _scores(audit: Audit, part: Part) -> Iterator[Block]:
         return
     yield Heading(f"{audit.score} by {part.grouping.title}", 3)
     columns = ["group", "rows", "mean score", "standardised difference (interval)"]
-    yield Table(columns, [[
-        name, f"{row['rows']:,}", f"{row['mean']:.4g}", between(row["difference"], row["low"], row["high"], unit=1, digits=2),
-    ] for name, row in _rows(part.scores)])  # fmt: skip
+    yield Table(columns, [
+        [name, f"{row['rows']:,}", f"{row['mean']:.4g}",
+         between(row["difference"], row["low"], row["high"], unit=1, digits=2)]
+        for name, row in rows_of(part.scores)
+    ])  # fmt: skip
 
 
 def _accuracies(audit: Audit, part: Part) -> Iterator[Block]:
@@ -177,13 +180,13 @@ def _accuracies(audit: Audit, part: Part) -> Iterator[Block]:
         of = f" of {judged.prediction}" if len(part.judged) > 1 else ""
         yield Heading(f"Accuracy{of} by class and {part.grouping.title}", 3)
         yield from _metrics(judged)
-        cells = list(by_cell(judged.confusion.cells()))
+        cells = list(by_cell(judged.cells))
         if len(audit.predictions) == 1:
-            bars = [Bar(f"{y} / {a}", "", (c["accuracy"], c["low"], c["high"])) for (y, a), c in cells if c["count"] > 0]
+            bars = [Bar(f"{y} / {a}", "", (c["accuracy"], c["low"], c["high"])) for (y, a), c in cells if c["rows"] > 0]
             yield Picture("Share recognised, of each class and group", bars)
         columns = ["class", "group", "rows", "accuracy, % (interval)", "note"]
         yield Table(columns, [
-            [y, a, f"{c['count']:,}", between(c["accuracy"], c["low"], c["high"]), c["note"]] for (y, a), c in cells
+            [y, a, f"{c['rows']:,}", between(c["accuracy"], c["low"], c["high"]), c["note"]] for (y, a), c in cells
         ], names=2)  # fmt: skip
 
 
@@ -228,10 +231,11 @@ def _local_law(audit: Audit) -> Iterator[Block]:
                 name, f"{row['rows']:,}", f"{row['selected']:,}", percent(row["rate"]),
                 between(row["ratio"], float("nan"), float("nan"), unit=1, digits=2) or "undefined",
                 f"under {SMALL_SHARE * 100:g} % of all" if small[name] else "",
-            ] for name, row in _rows(known)])  # fmt: skip
+            ] for name, row in rows_of(known)])  # fmt: skip
             unknown = audit.rows - int(known["rows"].sum())
             yield Sentences([f"Of unknown category: {unknown:,} of {audit.rows:,} ({share(unknown / audit.rows)})."])
 
 
-def _rows(table: pd.DataFrame) -> Iterator[tuple]:  # type: ignore[type-arg] # the name of a row, or names, and the row
-    return zip(table.index, table.to_dict("records"), strict=True)  # type: ignore[return-value]
+def rows_of(table: pd.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Walk through a table of groups: the name, and what the row holds."""
+    return zip(table.index.to_list(), table.to_dict("records"), strict=True)  # type: ignore[arg-type] # keys are strings

@@ -99,7 +99,7 @@ def _part(part: Part) -> dict[str, Any]:
             {
                 "prediction": judged.prediction,
                 "metrics": _records(judged.confusion.metrics().rename_axis("metric")),
-                "cells": _records(judged.confusion.cells().rename(columns={"count": "rows"})),
+                "cells": _records(judged.cells),
             }
             | ({} if judged.certificate is None else {"certificate": judged.certificate.to_dict()})
             for judged in part.judged

@@ -9,6 +9,12 @@ from fairdro.audit.compute import Audit
 from fairdro.audit.document import Bar, Block, Heading, Picture, Sentences, Table, Terms, document
 from fairdro.audit.words import between
 
+WORDS = {"note", "test"}  # columns of words among figures
+AXIS = (
+    '<div class="row axis" aria-hidden="true"><span></span><div class="bars"><div class="bar"><div class="marks">'
+    "<span>0</span><span>50</span><span>100</span></div><span>%</span></div></div></div>"
+)
+
 
 def build_page(audit: Audit, title: str = "Audit") -> str:
     """Return the audit as an HTML page, which needs nothing but a browser.
@@ -43,7 +49,11 @@ def _html(block: Block) -> str:
         case Heading(text):
             return f"<h3>{_name(text)}</h3>"
         case Sentences(texts, listed):
-            return f"<ul>{''.join(f'<li>{_name(t)}</li>' for t in texts)}</ul>" if listed else f"<p>{_name(' '.join(texts))}</p>"
+            return (
+                f"<ul>{''.join(f'<li>{_name(t)}</li>' for t in texts)}</ul>"
+                if listed
+                else f"<p>{_name(' '.join(texts))}</p>"
+            )
         case Terms(meanings):
             told = (f"<div><dt>{escape(word)}</dt><dd>{escape(meaning)}</dd></div>" for word, meaning in meanings.items())
             return f'<dl class="terms">{"".join(told)}</dl>'
@@ -54,22 +64,15 @@ def _html(block: Block) -> str:
 
 
 def _table(columns: list[str], rows: list[list[str]], names: int) -> str:
-    head = "".join(f'<th scope="col"{_figure(i >= names)}>{_name(column)}</th>' for i, column in enumerate(columns))
-    body = "".join(
-        "<tr>" + "".join(
-            f'<th scope="row">{_name(cell)}</th>' if i < names else f"<td{_figure(columns[i] not in WORDS)}>{_name(cell)}</td>"
-            for i, cell in enumerate(row)
-        ) + "</tr>"
-        for row in rows
-    )  # fmt: skip
-    return f'<div class="scroll" tabindex="0" role="group"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-WORDS = {"note", "test"}  # columns of words among figures
-
-
-def _figure(is_figure: bool) -> str:  # noqa: FBT001 - an attribute or none
-    return ' class="figure"' if is_figure else ""
+    kinds = ["" if i < names or column in WORDS else ' class="figure"' for i, column in enumerate(columns)]
+    head = "".join(f'<th scope="col"{kind}>{_name(column)}</th>' for column, kind in zip(columns, kinds, strict=True))
+    body = ""
+    for row in rows:
+        cells = [f'<th scope="row">{_name(cell)}</th>' for cell in row[:names]]
+        cells += [f"<td{kind}>{_name(cell)}</td>" for cell, kind in zip(row[names:], kinds[names:], strict=True)]
+        body += f"<tr>{''.join(cells)}</tr>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="Table">{table}</div>'
 
 
 def _picture(picture: Picture) -> str:
@@ -85,12 +88,8 @@ def _picture(picture: Picture) -> str:
         f'<div class="row"><span class="name">{_name(name)}</span><div class="bars">{"".join(map(_bar, bars))}</div></div>'
         for name, bars in by_name.items()
     )
-    axis = "".join(f"<span>{mark}</span>" for mark in ("0", "50", "100 %"))
-    return (
-        f'<figure><figcaption>{_name(picture.title)}{f"<span class=legend>{legend}</span>" if legend else ""}</figcaption>{rows}'
-        f'<div class="row axis" aria-hidden="true"><span></span><div class="bars"><div class="bar"><div class="marks">{axis}</div>'
-        "<span></span></div></div></div></figure>"
-    )
+    caption = _name(picture.title) + (f'<span class="legend">{legend}</span>' if legend else "")
+    return f"<figure><figcaption>{caption}</figcaption>{rows}{AXIS}</figure>"
 
 
 def _bar(bar: Bar) -> str:
@@ -101,7 +100,9 @@ def _bar(bar: Bar) -> str:
     if not math.isnan(value):
         drawn = f'<rect class="part" width="{100 * value:.2f}" height="12"/>'
         if not math.isnan(low):
-            drawn += f'<rect class="whisker" x="{100 * low:.2f}" y="5" width="{max(100 * (high - low), 0.3):.2f}" height="2"/>'
+            drawn += (
+                f'<rect class="whisker" x="{100 * low:.2f}" y="5" width="{max(100 * (high - low), 0.3):.2f}" height="2"/>'
+            )
     return (
         f'<div class="bar series{bar.series}"><svg viewBox="0 0 100 12" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(whose + (told or "no rows"))} %"><rect class="all" width="100" height="12"/>{drawn}</svg>'

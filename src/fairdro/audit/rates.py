@@ -64,7 +64,7 @@ class Grouping:
         return np.bincount(self.codes, weights=values, minlength=len(self.names))
 
     def reference(self, rate: np.ndarray) -> int | None:
-        """Return the most selected group: of those that are known and not small, or else of those known; None where it has none."""
+        """Return the most selected group of those known and, if possible, not small; None where nobody of it is selected."""
         known = np.flatnonzero(~self.unknown)
         best = max(known, key=lambda a: (not self.small[a], rate[a]))
         return int(best) if rate[best] > 0 else None
@@ -141,9 +141,9 @@ def rate_changes(before: np.ndarray, after: np.ndarray, by: Grouping) -> pd.Data
     """
     as_counts = [np.stack([by.count(f), by.count(~f)], axis=-1)[None] for f in (before, after)]
     # a rate is the accuracy of a single class, all of whose rows should be favoured
-    judged = [Confusion(counts, ["favoured"], by.names) for counts in as_counts]
+    first, second = (Confusion(counts, ["favoured"], by.names) for counts in as_counts)
     lost = by.count((before & ~after).astype(np.float64))[None]
-    return paired(*judged, lost).droplevel("class")
+    return paired(first, second, lost).droplevel("class")
 
 
 def paired(before: Confusion, after: Confusion, lost: np.ndarray) -> pd.DataFrame:
@@ -152,14 +152,26 @@ def paired(before: Confusion, after: Confusion, lost: np.ndarray) -> pd.DataFram
     return table.rename(columns={"count": "rows", "plain": "before", "chosen": "after"}).astype({"rows": int})
 
 
+def cell_table(judged: Confusion) -> pd.DataFrame:
+    """Return the accuracy of every class and group with Wilson's interval.
+
+    Columns: ``rows``, ``accuracy``, ``low``, ``high``, ``note``. The bootstrap of
+    :meth:`~fairdro.metrics.Confusion.cells` would give a small cell without errors an interval of no width.
+    """
+    table = judged.cells().rename(columns={"count": "rows"})
+    low, high = np.clip(wilson_interval(table["accuracy"].to_numpy(), table["rows"].to_numpy()), 0, 1)
+    return table.assign(low=low, high=high)
+
+
 def score_table(score: np.ndarray, by: Grouping, reference: str | None) -> pd.DataFrame:
     r"""Return mean scores and their standardised differences from a reference group.
 
     .. math:: d = \frac{\bar s_g - \bar s_r}{s}, \qquad
-        s^2 = \frac{(n_g - 1) s_g^2 + (n_r - 1) s_r^2}{n_g + n_r - 2}
+        s^2 = \frac{(n_g - 1) s_g^2 + (n_r - 1) s_r^2}{n_g + n_r - 2}, \qquad
+        d \pm 1.96 \sqrt{\frac{n_g + n_r}{n_g n_r} + \frac{d^2}{2 (n_g + n_r)}}
 
-    with the large-sample interval of Hedges and Olkin (1985), :math:`d \pm 1.96 \sqrt{(n_g + n_r) / (n_g n_r) + d^2 / (2 (n_g +
-    n_r))}`. Columns: ``rows``, ``mean``, ``difference``, ``low``, ``high``.
+    The interval is that of large samples (Hedges and Olkin, 1985). Columns: ``rows``, ``mean``, ``difference``, ``low``,
+    ``high``.
     """
     n = by.sizes
     mean = by.count(score) / n

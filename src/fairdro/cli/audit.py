@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fairdro._utils.markdown import percent
@@ -15,8 +15,6 @@ from fairdro.cli import options
 from fairdro.cli.terminal import console, status, tell
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fairdro.audit import Audit
     from fairdro.audit.compute import Part
 
@@ -60,7 +58,7 @@ def audit(
     )  # fmt: skip
     found = audit_table(table, groups=group, **given)
     if out is not None:
-        audited = " and ".join([*found.predictions, *([score] if score else [])])
+        audited = ", ".join([*found.predictions, *([score] if score else [])])
         write_audit(found, out, title=f"Audit of {audited} in {file.name}")
     _print(found)
     tell(f"The whole audit is in {out}." if out is not None else "Add --out audit.html for the whole audit as a page.")
@@ -83,11 +81,16 @@ def _print(found: Audit) -> None:
         tell(f"- {sentence}")
 
 
-def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, title=Text(title), title_justify="left", box=box.SIMPLE, padding=(0, 1), show_edge=False)
+def _table(title: str, names: list[str], figures: list[str]) -> Table:
+    """Return an empty table: names may wrap, figures may not."""
+    columns = [Column(Text(name)) for name in names] + [Column(Text(name), no_wrap=True) for name in figures]
+    table = Table(*columns, title=Text(f"\n{title}"), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.pad_edge = False
+    return table
 
 
 def _rate_tables(found: Audit, part: Part) -> list[Table]:
+    from fairdro.audit.document import rows_of
     from fairdro.audit.words import between, p_value, remark
 
     tables = []
@@ -95,31 +98,25 @@ def _rate_tables(found: Audit, part: Part) -> list[Table]:
     for rates in part.rates:
         if part.rate_changes and rates.outcome.value is not None:
             continue  # both predictions stand in one table of changes
-        table = _table(f"{rates.outcome.words}, by {by}", "group", "rows", "rate, %", "impact ratio", "p", "note")
-        for name, row in rates.table.iterrows():
+        table = _table(f"{rates.outcome.words}, by {by}", ["group"], ["rows", "rate, %", "impact ratio", "p", "note"])
+        for name, row in rows_of(rates.table):
             ratio = between(row["ratio"], row["ratio_low"], row["ratio_high"], unit=1, digits=2, to="-")
             rate = between(row["rate"], row["low"], row["high"], to="-")
-            table.add_row(Text(str(name)), f"{row['rows']:,}", rate, ratio, p_value(row["p_value"]), remark(row))
+            table.add_row(Text(name), f"{row['rows']:,}", rate, ratio, p_value(row["p_value"]), remark(row))
         tables.append(table)
     for outcome, changed in part.rate_changes:
-        table = _table(f"rates of {outcome.value}, by {by}, in percent", "group", "rows", *_changed(found))
-        for name, row in changed.iterrows():
-            table.add_row(Text(str(name)), *_change(row))
+        table = _table(f"rates of {outcome.value}, by {by}, in percent", ["group"], ["rows", *found.predictions, "change"])
+        for name, row in rows_of(changed):
+            table.add_row(Text(name), *_change(row))
         tables.append(table)
     return tables
 
 
-def _changed(found: Audit) -> list[Any]:
-    from rich.markup import escape
-
-    return [*map(escape, found.predictions), "change"]
-
-
-def _change(row: pd.Series[Any]) -> list[str]:
+def _change(row: dict[str, Any]) -> list[str]:
     from fairdro.audit.words import between
 
     figures = [percent(row["before"]), percent(row["after"]), between(row["change"], row["low"], row["high"])]
-    return [f"{int(row['rows']):,}", *figures]
+    return [f"{row['rows']:,}", *figures]
 
 
 def _print_accuracies(found: Audit, part: Part) -> None:
@@ -127,24 +124,26 @@ def _print_accuracies(found: Audit, part: Part) -> None:
     from fairdro.audit.words import between
     from fairdro.estimators.card import METRIC_NAMES, by_cell
 
+    title = "accuracy, with 95 % bootstrap intervals, drawn within each class and group"
+    metrics = _table(title, ["in percent"], found.predictions)
+    columns = [judged.confusion.metrics() for judged in part.judged]
+    for name, title in METRIC_NAMES.items():
+        metrics.add_row(title, *(between(*column.loc[name]) for column in columns))
+    console.print(metrics)
     for judged in part.judged:
-        of = f" of {judged.prediction}" if len(part.judged) > 1 else ""
-        metrics = _table(f"accuracy{of}, with 95 % bootstrap intervals, drawn within each class and group", "in percent", "")
-        for name, *row in judged.confusion.metrics().itertuples():
-            metrics.add_row(METRIC_NAMES[str(name)], between(*row))
-        console.print(metrics)
         if judged.certificate is not None:
             tell(judged.certificate.sentence())
     if part.judged[0].confusion.about:
         tell(part.judged[0].confusion.about)
     title = "accuracy of each class and group, in percent"
     if part.accuracy_changes is not None:
-        cells = _table(title, "class", "group", "rows", *_changed(found))
-        for (label, of), row in part.accuracy_changes.iterrows():  # type: ignore[misc] # names of class and group
+        cells = _table(title, ["class", "group"], ["rows", *found.predictions, "change"])
+        for (label, of), row in by_cell(part.accuracy_changes):
             cells.add_row(Text(label), Text(of), *_change(row))
     else:
-        cells = _table(title, "class", "group", "rows", "accuracy", "note")
-        for (label, of), cell in by_cell(part.judged[0].confusion.cells()):
+        cells = _table(title, ["class", "group"], ["rows", "accuracy", "note"])
+        cells.columns[-1].no_wrap = False
+        for (label, of), cell in by_cell(part.judged[0].cells):
             figure = between(cell["accuracy"], cell["low"], cell["high"])
-            cells.add_row(Text(label), Text(of), f"{cell['count']:,}", figure, cell["note"])
+            cells.add_row(Text(label), Text(of), f"{cell['rows']:,}", figure, cell["note"])
     console.print(cells)
