@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fairdro.audit.inputs import Columns, Outcome
+from fairdro.audit.inputs import Columns, Outcome, as_arrow
 from fairdro.audit.rates import (
     Grouping,
     calibration_table,
@@ -152,10 +152,9 @@ def audit_table(
     missing_groups : {"group", "ignore", "refuse"}
         Whether rows without a group are a group of their own, or shown and not compared.
     """
-    table = pa.Table.from_pandas(table, preserve_index=False) if isinstance(table, pd.DataFrame) else table
     if missing_groups == "infer":
         raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
-    columns = Columns(table, list(groups), list(predictions), target, score, threshold)
+    columns = Columns(as_arrow(table), list(groups), list(predictions), target, score, threshold)
     outcomes = columns.outcomes(favourable)
     judged = columns.judgements(fair_classes)
     sensitive = sensitive_columns(columns.table, groups, missing_groups, columns.notes)
@@ -206,7 +205,7 @@ def _part(columns: Columns, by: tuple[Grouping, Groups], outcomes: list[Outcome]
     accuracies: list[Judged] = []
     changed = None
     if judged and columns.predictions:
-        accuracies = [Judged(name, _confusion(judged, columns.labels[name], encoded)) for name in columns.predictions]
+        accuracies = [_judge(name, columns.labels[name], judged, encoded) for name in columns.predictions]
         if len(accuracies) == 2:
             before, after = (one.confusion for one in accuracies)
             first, second = (columns.labels[name] for name in columns.predictions)
@@ -226,10 +225,11 @@ def _are_pair(a: Outcome, b: Outcome, columns: Columns) -> bool:
     return [a.column, b.column] == columns.predictions and a.value == b.value
 
 
-def _confusion(judged: dict[str, Any], predicted: np.ndarray, groups: Groups) -> Confusion:
+def _judge(name: str, predicted: np.ndarray, judged: dict[str, Any], groups: Groups) -> Judged:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*rows have no group", UserWarning)  # said in a note
-        return confusion(judged["truth"], predicted, sensitive_features=groups, **judged["options"])
+        found = confusion(judged["truth"], predicted, sensitive_features=groups, **judged["options"])
+    return Judged(name, found)
 
 
 def _lost(truth: np.ndarray, first: np.ndarray, second: np.ndarray, class_names: list[str], by: Grouping) -> np.ndarray:
@@ -251,5 +251,4 @@ def _calibration(columns: Columns, grouping: Grouping) -> pd.DataFrame | None:
         sentence = f"Calibration of {columns.score!r} is not shown: {reason}."
         columns.notes += [sentence] if sentence not in columns.notes else []
         return None
-    positive = np.array([str(v) for v in columns.labels[columns.target].tolist()]) == columns.favourable
-    return calibration_table(columns.scores, positive, grouping)
+    return calibration_table(columns.scores, columns.is_value(columns.target, columns.favourable), grouping)

@@ -77,7 +77,8 @@ def document(audit: Audit) -> Iterator[Block]:
     yield Sentences([NO_VERDICT])
     yield Heading("What was counted")
     yield Sentences([*_circumstances(audit), *audit.notes], listed=True)
-    yield Heading("How often each group gets the favourable outcome")
+    which = "each" if audit.predictions and audit.favourable is None else "the favourable"
+    yield Heading(f"How often each group gets {which} outcome")
     yield Sentences(["Bars are rates, in percent; the dark line on a bar is its 95 % interval."])
     for part in audit.parts:
         for rates in part.rates:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from fairdro.errors import InputError
@@ -52,7 +53,7 @@ class Columns:
         self.predictions, self.target, self.score = predictions, target, score
         self.favourable: str | None = None
         named = [*predictions, *([target] if target else []), *([score] if score else [])]
-        _check_names(table, groups, predictions, named)
+        _check_names(table, groups, predictions, score, named)
         if threshold is not None and score is None:
             raise InputError("A threshold is for a score; name the column that holds it (--score), or leave it out.")
         if threshold is not None and not math.isfinite(threshold):
@@ -86,12 +87,11 @@ class Columns:
     def outcomes(self, favourable: str | None) -> list[Outcome]:
         """Return what is counted as favourable."""
         found = []
-        by_name = {name: np.array([str(v) for v in values.tolist()]) for name, values in self.labels.items()}
-        if by_name:
+        if self.labels:
             counted = self._favourable(favourable)
             self.favourable = counted[0] if len(counted) == 1 else None
             found = [
-                Outcome(name, value, f"{name} is {value}", by_name[name] == value)
+                Outcome(name, value, f"{name} is {value}", self.is_value(name, value))
                 for value in counted for name in self.predictions
             ]  # fmt: skip
         elif favourable is not None:
@@ -101,10 +101,13 @@ class Columns:
             found.append(Outcome(str(self.score), None, words, self.scores > self.threshold))
         return found
 
+    def is_value(self, name: str, value: str | None) -> np.ndarray:
+        """Return in which rows ``(N,)`` a column of classes has a value, given as text."""
+        return np.asarray(self.labels[name].astype(str) == value)
+
     def _favourable(self, asked: str | None) -> list[str]:
         """Return the values that are counted, one unless there are several classes and none was named."""
-        values = np.unique(np.concatenate([np.unique(v).astype(object) for v in self.labels.values()]).astype(str)).tolist()
-        values = _binary(values)
+        values = _binary(sorted({str(value) for labels in self.labels.values() for value in pd.unique(labels).tolist()}))
         if asked is not None:
             if asked not in values:
                 shown = ", ".join(map(repr, values[:10])) + (", ..." if len(values) > 10 else "")
@@ -112,9 +115,6 @@ class Columns:
                 raise InputError(f"The favourable value {asked!r} does not occur in {columns}; there is: {shown}.")
             return [asked]
         if len(values) > 2:
-            self.notes.append(
-                "Which of several predictions is favourable was not said (--favourable): rates are of every one."
-            )
             return values
         good = [value for value in values if value.casefold() in GOOD_WORDS]
         taken = good[0] if len(good) == 1 else values[-1]
@@ -139,13 +139,23 @@ class Columns:
         return {"truth": truth, "options": {"fair_classes": fair_classes or None, "labels": known}}
 
 
-def _check_names(table: pa.Table, groups: list[str], predictions: list[str], named: list[str]) -> None:
+def as_arrow(table: pa.Table | pd.DataFrame) -> pa.Table:
+    """Return a table of pyarrow, or say why a DataFrame cannot be one."""
+    if isinstance(table, pa.Table):
+        return table
+    try:
+        return pa.Table.from_pandas(table.rename(columns=str), preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise InputError(f"The table cannot be read: {str(error).splitlines()[0]}.") from error
+
+
+def _check_names(table: pa.Table, groups: list[str], predictions: list[str], score: str | None, named: list[str]) -> None:
     check_columns(table, [*named, *groups])
     if not groups:
         raise InputError("Name at least one sensitive column to judge by (--group).")
     if len(set(groups)) < len(groups):
         raise InputError("A sensitive column is named twice.")
-    if not predictions and len(named) == 0:
+    if not predictions and score is None:
         raise InputError("Name the column of predictions (--prediction), or of a score (--score).")
     if len(predictions) > 2 or len(set(predictions)) < len(predictions):
         raise InputError("Give one column of predictions, or two different ones to compare.")

@@ -110,12 +110,12 @@ def ratio_interval(x: int, n: int, x_ref: int, n_ref: int) -> tuple[float, float
 
     .. math:: \exp\Big(\log\frac{x / n}{x_r / n_r} \pm 1.96 \sqrt{1/x - 1/n + 1/x_r - 1/n_r}\Big)
 
-    Where a count is zero or full, half a row is added to all four (Walter, 1975), and the interval is widened to hold the
-    ratio itself.
+    Where nobody or everybody of a group is selected, half a row is added to the selected and to the others of both groups
+    (Haldane, 1956; Anscombe, 1956), and the interval is widened to hold the ratio itself.
     """
     ratio = (x / n) / (x_ref / n_ref)
     half = 0.5 if x in {0, n} or x_ref in {0, n_ref} else 0.0
-    a, b, c, d = x + half, n + half, x_ref + half, n_ref + half
+    a, b, c, d = x + half, n + 2 * half, x_ref + half, n_ref + 2 * half
     middle, spread = np.log((a / b) / (c / d)), Z * np.sqrt(1 / a - 1 / b + 1 / c - 1 / d)
     return min(ratio, float(np.exp(middle - spread))), max(ratio, float(np.exp(middle + spread)))
 

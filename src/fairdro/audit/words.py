@@ -13,13 +13,14 @@ from fairdro.groups import TOO_FEW
 NO_VERDICT = (
     "These are figures, with how far chance reaches. They are no verdict: no limit is applied, nothing passes or fails."
 )
+EVERY_RATE = "No prediction was named as the favourable one (--favourable); the tables below have the rates of each."
 
 METHODS = {
     "Rate": "The share of the rows of a group that got the favourable outcome. Its interval is Wilson's (1927), at 95 %: if "
     "the rows are a sample of people like these, 95 of 100 such intervals hold the true rate. Few rows make a wide one.",
     "Impact ratio": "The rate of a group divided by the rate of the most selected group; 1 means equally often. Its 95 % "
     "interval is that of the log method (Katz and others, 1978); where nobody or everybody of a group is selected, half a "
-    "row is added to all counts (Walter, 1975). Where nobody at all is selected, the ratio is undefined.",
+    "row is added to all counts (Haldane, 1956; Anscombe, 1956). Where nobody at all is selected, the ratio is undefined.",
     "Most selected group": "The group with the highest rate among those with at least 30 rows and 2 % of all rows. Smaller "
     "groups are flagged and kept, and may have a ratio above 1; rows of unknown group are counted and shown, and never what "
     "others are compared with. As it is found in the same rows, ratios lie a little below 1 even where all groups are "
@@ -54,7 +55,8 @@ SOURCES = [
     "Wilson (1927), Probable inference. Journal of the American Statistical Association 22, 209-212.",
     "Katz, Baptista, Azen, Pike (1978), Obtaining confidence intervals for the risk ratio in cohort studies. Biometrics 34, "
     "469-474.",
-    "Walter (1975), The distribution of Levin's measure of attributable risk. Biometrika 62, 371-374.",
+    "Haldane (1956), The estimation and significance of the logarithm of a ratio of frequencies. Annals of Human Genetics "
+    "20, 309-311. Anscombe (1956), On estimating binomial response relations. Biometrika 43, 461-464.",
     "Cochran (1954), Some methods for strengthening the common chi-square tests. Biometrics 10, 417-451.",
     "Hedges, Olkin (1985), Statistical Methods for Meta-Analysis. Academic Press.",
     "Agresti, Min (2005), Simple improved confidence intervals for comparing matched proportions. Statistics in Medicine "
@@ -91,9 +93,9 @@ def remark(row: dict[str, Any]) -> str:
 
 def in_short(audit: Audit) -> list[str]:
     """Return the findings, a sentence or two for each."""
-    found = []
+    found = [] if audit.favourable is not None or not audit.predictions else [EVERY_RATE]
     for part in audit.parts:
-        found += [_of_rates(part, rates) for rates in part.rates]
+        found += [_of_rates(part, rates) for rates in part.rates if rates.outcome.value in {None, audit.favourable}]
         found += [_of_accuracy(part, judged) for judged in part.judged]
         if part.accuracy_changes is not None:
             found.append(_of_changes(part.grouping.title, audit.predictions, part.accuracy_changes))

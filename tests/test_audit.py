@@ -1,0 +1,393 @@
+"""Audits: figures beside independent computations, junk in one sentence, and three files with the same content."""
+
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import fairlearn.metrics
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, fisher_exact
+from scipy.stats.contingency import relative_risk
+from sklearn.metrics import accuracy_score
+
+from command import run_here
+from fairdro.audit import Audit, audit_table, write_audit
+from fairdro.audit.outputs import to_dict, to_json, to_markdown
+from fairdro.audit.rates import Grouping, calibration_table, compare, rate_changes, rate_table, ratio_interval, score_table
+from fairdro.errors import InputError
+from fairdro.metrics import dca, equalized_odds_difference
+
+HOSTILE = [
+    "<script>window.hacked=1</script>",
+    "</script>'\"><img src=x onerror=alert(1)>",
+    "\u202e\u05d0\u05d1\u05d2 right",
+    "W" * 200,
+]
+
+
+def people(n=3000, seed=0):
+    """Two predictions and a probability of being hired, lower for women, and a few people of unknown sex."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["female", "male"], n).astype(object)
+    race = rng.choice(["asian", "black", "white"], n, p=[0.2, 0.3, 0.5])
+    fit = rng.random(n) < 0.5
+    chance = 1 / (1 + np.exp(-(2.0 * fit - 1 - 0.7 * (sex == "female") + rng.normal(size=n))))
+    sex[rng.random(n) < 0.02] = None
+    return pd.DataFrame({
+        "sex": sex, "race": race, "fit": np.where(fit, "yes", "no"), "p": chance,
+        "old": np.where(chance > 0.5, "yes", "no"), "new": np.where(chance > 0.45 - 0.1 * (race == "black"), "yes", "no"),
+    })  # fmt: skip
+
+
+def grouping(codes, names=None):
+    codes = np.asarray(codes)
+    names = [str(c) for c in range(codes.max() + 1)] if names is None else names
+    return Grouping(["g"], names, codes, np.zeros(len(names), dtype=bool))
+
+
+def rates_of(audit, part=0, outcome=0):
+    return audit.parts[part].rates[outcome].table
+
+
+def test_rates_and_ratios_are_fairlearns():
+    table = people().dropna()
+    audit = audit_table(table, groups=["sex", "race"], predictions=["old"], favourable="yes")
+    assert [part.grouping.title for part in audit.parts] == ["sex", "race", "sex and race"]
+    chosen = (table["old"] == "yes").astype(int)
+    for part, columns in zip(audit.parts, ([["sex"], ["race"], ["sex", "race"]]), strict=True):
+        sensitive = table[columns].agg(", ".join, axis=1)
+        frame = fairlearn.metrics.MetricFrame(
+            metrics=fairlearn.metrics.selection_rate, y_true=chosen, y_pred=chosen, sensitive_features=sensitive
+        )
+        rates = part.rates[0].table
+        assert rates["rate"].to_dict() == pytest.approx(frame.by_group.to_dict())
+        ratio = fairlearn.metrics.demographic_parity_ratio(chosen, chosen, sensitive_features=sensitive)
+        assert rates["ratio"].min() == pytest.approx(ratio)
+        assert rates["rows"].sum() == len(table)
+        for _, row in rates.iterrows():
+            expected = binomtest(row["selected"], row["rows"]).proportion_ci(method="wilson")
+            assert (row["low"], row["high"]) == pytest.approx((expected.low, expected.high))
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.data())
+def test_ratio_intervals_are_scipys_and_hold_the_ratio_at_the_edges(n, n_ref, data):
+    x, x_ref = data.draw(st.integers(0, n)), data.draw(st.integers(1, n_ref))
+    low, high = ratio_interval(x, n, x_ref, n_ref)
+    ratio = (x / n) / (x_ref / n_ref)
+    assert 0 <= low <= ratio <= high < math.inf
+    assert high > low
+    if 0 < x < n and x_ref < n_ref:
+        expected = relative_risk(x, n, x_ref, n_ref).confidence_interval(0.95)
+        assert (low, high) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize(
+    ("counts", "name"), [((1, 8, 5, 9), "exact"), ((0, 40, 3, 40), "exact"), ((200, 900, 300, 1000), "chi-square")]
+)
+def test_the_test_is_fishers_for_few_rows_and_the_z_test_for_many(counts, name):
+    x, n, y, m = counts
+    found, p_value = compare(*counts)
+    assert found == name
+    if name == "exact":
+        assert p_value == pytest.approx(fisher_exact([[x, n - x], [y, m - y]])[1])
+    else:
+        pooled = (x + y) / (n + m)
+        z = (x / n - y / m) / math.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
+        assert p_value == pytest.approx(math.erfc(abs(z) / math.sqrt(2)))
+
+
+def test_intervals_of_rates_and_ratios_cover():
+    rng, covered = np.random.default_rng(0), np.zeros(3)
+    true = np.array([0.3, 0.5])
+    codes = np.repeat([0, 1], [150, 250])
+    draws = 300
+    for _ in range(draws):
+        row = rate_table(rng.random(400) < true[codes], grouping(codes)).iloc[0]
+        covered[0] += row["low"] <= 0.3 <= row["high"]
+        covered[1] += row["ratio_low"] <= 0.6 <= row["ratio_high"]
+        changed = rate_changes(rng.random(400) < 0.5, rng.random(400) < 0.6, grouping(codes)).iloc[0]
+        covered[2] += changed["low"] <= 0.1 <= changed["high"]
+    assert (np.abs(covered / draws - 0.95) < 0.035).all()
+
+
+def test_pairs_make_narrower_intervals_than_two_samples():
+    rng = np.random.default_rng(1)
+    before = rng.random(1000) < 0.5
+    after = before ^ (rng.random(1000) < 0.05)
+    row = rate_changes(before, after, grouping(np.zeros(1000, dtype=int))).iloc[0]
+    gained, lost, n = (after & ~before).sum(), (before & ~after).sum(), 1000
+    assert row["change"] == pytest.approx((gained - lost) / n)
+    a, b = (gained + 0.5) / (n + 2), (lost + 0.5) / (n + 2)  # Agresti and Min: half a row to each of four cells
+    half = 1.959964 * math.sqrt((a + b - (a - b) ** 2) / (n + 2))
+    assert (row["low"], row["high"]) == pytest.approx((a - b - half, a - b + half), abs=1e-6)
+    assert row["high"] - row["low"] < 0.5 * 2 * 1.96 * math.sqrt(2 * 0.25 / n)
+
+
+def test_score_differences_are_cohens():
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(0, 1, 300), rng.normal(0.5, 2, 200)
+    table = score_table(np.concatenate([a, b]), grouping(np.repeat([0, 1], [300, 200])), "1")
+    pooled = math.sqrt((299 * a.var(ddof=1) + 199 * b.var(ddof=1)) / 498)
+    assert table.loc["0", "difference"] == pytest.approx((a.mean() - b.mean()) / pooled)
+    assert table.loc["0", "low"] < table.loc["0", "difference"] < table.loc["0", "high"]
+    assert math.isnan(table.loc["1", "difference"])
+    assert score_table(np.ones(500), grouping(np.repeat([0, 1], [300, 200])), "1")["difference"].isna().all()
+
+
+def test_accuracies_gaps_and_changes_are_those_of_the_metrics():
+    table = people()
+    audit = audit_table(table, groups=["race"], predictions=["old", "new"], target="fit")
+    (part,) = audit.parts
+    for judged in part.judged:
+        expected = dca(table["fit"], table[judged.prediction], sensitive_features=table["race"])
+        assert judged.confusion.metric("dca") == pytest.approx(expected)
+        theirs = equalized_odds_difference(table["fit"], table[judged.prediction], sensitive_features=table["race"])
+        assert judged.confusion.metric("equalized_odds_difference") == pytest.approx(theirs)
+    for (label, race), row in part.accuracy_changes.iterrows():
+        chosen = table[(table["fit"] == label) & (table["race"] == race)]
+        scores = [accuracy_score(chosen["fit"], chosen[name]) for name in ("old", "new")]
+        assert [row["before"], row["after"]] == pytest.approx(scores)
+        right = np.array([chosen[name] == chosen["fit"] for name in ("old", "new")])
+        assert row["change"] == pytest.approx(((right[1] & ~right[0]).sum() - (right[0] & ~right[1]).sum()) / len(chosen))
+        assert row["low"] < row["change"] < row["high"] or row["change"] == 0
+    ((outcome, changed),) = part.rate_changes
+    assert outcome.column == "new"
+    for race, row in changed.iterrows():
+        of_race = table[table["race"] == race]
+        assert row["change"] == pytest.approx((of_race["new"] == "yes").mean() - (of_race["old"] == "yes").mean())
+
+
+def test_calibration_is_the_share_that_came_true():
+    table = people()
+    audit = audit_table(table, groups=["race"], score="p", target="fit")
+    calibration = audit.parts[0].calibration
+    bins = pd.cut(table["p"], [0, 0.2, 0.4, 0.6, 0.8, 1.0001], right=False)
+    expected = table.assign(hit=table["fit"] == "yes").groupby(["race", bins], observed=True)["hit"].agg(["mean", "size"])
+    ranges = calibration[calibration["to"] - calibration["from"] < 0.5]
+    assert ranges["observed"].to_numpy() == pytest.approx(expected["mean"].to_numpy())
+    assert ranges["rows"].tolist() == expected["size"].tolist()
+    whole = calibration[calibration["to"] - calibration["from"] > 0.5].set_index("group")
+    assert whole["mean_score"].to_dict() == pytest.approx(table.groupby("race")["p"].mean().to_dict())
+    edges = calibration_table(np.array([0.0, 1.0]), np.array([False, True]), grouping([0, 0]))
+    assert edges["rows"].tolist() == [2, 1, 1]
+    shifted = audit_table(table.assign(p=10 * table["p"]), groups=["race"], score="p", target="fit")
+    assert shifted.parts[0].calibration is None
+    assert "it is no probability" in " ".join(shifted.notes)
+
+
+def test_a_score_is_cut_at_its_median_or_where_asked():
+    table = people()
+    audit = audit_table(table, groups=["race"], score="p")
+    assert (audit.at_median, audit.threshold) == (True, np.median(table["p"]))
+    assert rates_of(audit)["selected"].sum() == len(table) // 2
+    audit = audit_table(table, groups=["race"], score="p", threshold=0.8)
+    expected = (table["p"] > 0.8).groupby(table["race"]).mean()
+    assert rates_of(audit)["rate"].to_dict() == pytest.approx(expected.to_dict())
+
+
+def test_unknown_and_small_groups_are_shown_and_never_the_reference():
+    table = people()
+    unknown = table["sex"].isna()
+    table.loc[unknown, "old"] = "yes"  # the highest rate of all
+    table.loc[table.index[:20], ["sex", "old"]] = ["other", "yes"]
+    for how in ("group", "ignore"):
+        audit = audit_table(table, groups=["sex"], predictions=["old"], favourable="yes", missing_groups=how)
+        rates = rates_of(audit)
+        assert rates["rows"].sum() == len(table)
+        assert rates.loc["(missing)", "rows"] == table["sex"].isna().sum()
+        assert rates.index[rates["reference"]].tolist() == ["male"]
+        assert rates.index[rates["unknown"]].tolist() == ["(missing)"]
+        assert rates.index[rates["small"]].tolist() == ["other"] + (["(missing)"] if unknown.mean() < 0.02 else [])
+        assert rates.loc["other", "ratio"] > 1
+        assert math.isnan(rates.loc["(missing)", "ratio"]) == (how == "ignore")
+    with pytest.raises(InputError, match="missing"):
+        audit_table(table, groups=["sex"], predictions=["old"], missing_groups="refuse")
+
+
+def test_nobody_selected_is_said_and_a_group_without_one_has_the_ratio_0():
+    table = people()
+    table.loc[table["race"] == "black", "old"] = "no"
+    audit = audit_table(table, groups=["race"], predictions=["old"])
+    assert rates_of(audit).loc["black", ["selected", "ratio", "ratio_low"]].tolist() == [0, 0, 0]
+    assert "an impact ratio of 0 (at most" in to_markdown(audit)
+    nobody = audit_table(table.assign(old=0), groups=["race"], predictions=["old"])
+    assert nobody.favourable == "1"
+    assert rates_of(nobody)["ratio"].isna().all()
+    assert "Nobody is selected (old is 1 for none), so that impact ratios are undefined." in to_markdown(nobody)
+    assert all(row["ratio"] is None for row in to_dict(nobody)["groupings"][0]["rates"][0]["groups"])
+
+
+@pytest.mark.parametrize(
+    ("values", "taken"),
+    [((0, 1), "1"), ((False, True), "True"), (("denied", "approved"), "approved"), (("<=50K", ">50K"), ">50K")],
+)
+def test_the_favourable_of_two_classes_is_found_and_said(values, taken):
+    table = people()
+    audit = audit_table(
+        table.assign(old=np.where(table["old"] == "yes", *values[::-1])), groups=["race"], predictions=["old"]
+    )
+    assert audit.favourable == taken
+    assert "as none was named (--favourable)" in " ".join(audit.notes)
+
+
+def test_of_several_classes_every_rate_is_shown_unless_one_is_named():
+    table = people()
+    table["old"] = np.random.default_rng(0).choice(["high", "low", "medium"], len(table))
+    audit = audit_table(table, groups=["race"], predictions=["old"])
+    assert [rates.outcome.value for rates in audit.parts[0].rates] == ["high", "low", "medium"]
+    assert "No prediction was named as the favourable one" in to_markdown(audit)
+    named = audit_table(table, groups=["race"], predictions=["old"], favourable="low")
+    assert [rates.outcome.value for rates in named.parts[0].rates] == ["low"]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "sentence"),
+    [
+        ({}, {"favourable": "maybe"}, "The favourable value 'maybe' does not occur in 'old'; there is: 'no', 'yes'."),
+        ({"p": "high"}, {"score": "p"}, "The column 'p' must hold numbers to be a score, but has 'high'."),
+        ({"p": np.inf}, {"score": "p"}, "infinite"),
+        ({"p": np.nan}, {"score": "p"}, "No row has a value in 'old' and 'p'."),
+        ({"race": "one"}, {}, "There is one group only by 'race', 'one': nothing to compare."),
+        ({}, {"groups": ["nowhere"]}, "There is no column 'nowhere'"),
+        ({}, {"groups": []}, "Name at least one sensitive column"),
+        ({}, {"groups": ["race", "race"]}, "named twice"),
+        ({}, {"groups": ["old"]}, "'old' cannot be a group and something else"),
+        ({}, {"predictions": []}, "Name the column of predictions"),
+        ({}, {"predictions": [], "target": "fit"}, "Name the column of predictions"),
+        ({}, {"predictions": ["old", "old"]}, "two different ones"),
+        ({}, {"predictions": [], "score": "p", "favourable": "yes"}, "leave --favourable out"),
+        ({}, {"predictions": ["p"]}, "too many for classes"),
+        ({}, {"threshold": 0.5}, "A threshold is for a score"),
+        ({}, {"score": "p", "threshold": math.nan}, "must be a number"),
+        ({}, {"fair_classes": ["yes"]}, "need the truth"),
+        ({}, {"target": "fit", "fair_classes": ["maybe"]}, "fair_classes names 'maybe'"),
+        ({}, {"missing_groups": "infer"}, "cannot infer groups"),
+        ({}, {"missing_groups": "guess"}, "no way with missing groups named 'guess'"),
+        ({"race": None}, {"missing_groups": "ignore"}, "No row has a group"),
+        ({"race": list(range(400))}, {}, "too many to mean anything"),
+        ({"old": [[1]] * 400}, {}, "no classes"),
+        ({"old": [1, "yes"] * 200}, {}, "cannot be read"),
+    ],
+)
+def test_junk_is_refused_in_one_sentence(change, options, sentence):
+    table = people(400).assign(**change)
+    with pytest.raises(InputError) as refused:
+        audit_table(table, **{"groups": ["race"], "predictions": ["old"], **options})
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_rows_that_lack_something_are_left_out_and_counted():
+    table = people()
+    table.loc[:9, "old"] = None
+    table.loc[5:19, "p"] = np.nan
+    audit = audit_table(table, groups=["race"], predictions=["old"], score="p")
+    assert audit.rows == len(table) - 20
+    assert "20 rows without 'old' or 'p' are left out." in audit.notes
+
+
+def test_pandas_and_arrow_give_the_same():
+    table = people()
+    options = {"groups": ["sex", "race"], "predictions": ["old"], "target": "fit", "score": "p"}
+    assert to_json(audit_table(table, **options)) == to_json(audit_table(pa.Table.from_pandas(table), **options))
+
+
+@pytest.fixture(scope="module")
+def everything() -> Audit:
+    return audit_table(people(), groups=["sex", "race"], predictions=["old", "new"], target="fit", score="p")
+
+
+def test_the_files_have_the_same_figures(everything, tmp_path):
+    for name in ("a.html", "a.md", "a.json"):
+        write_audit(everything, tmp_path / name, title="people")
+    record = json.loads((tmp_path / "a.json").read_text())
+    assert (record["format"], record["version"], record["title"]) == ("fairdro audit", 1, "people")
+    assert [grouping["columns"] for grouping in record["groupings"]] == [["sex"], ["race"], ["sex", "race"]]
+    for text in ((tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()):
+        for group in record["groupings"]:
+            for row in group["rates"][0]["groups"]:
+                assert f"{100 * row['rate']:.1f} ({100 * row['low']:.1f} to {100 * row['high']:.1f})" in text
+            for row in group["accuracy_changes"]:
+                assert f"{100 * row['change']:.1f} ({100 * row['low']:.1f} to {100 * row['high']:.1f})" in text
+            for row in group["calibration"]:
+                assert f"{100 * row['observed']:.1f} ({100 * row['low']:.1f} to {100 * row['high']:.1f})" in text
+        assert "Local Law 144" in text
+        assert "29 CFR 1607.4(D)" in text
+    with pytest.raises(InputError, match="must end in"):
+        write_audit(everything, tmp_path / "a.pdf")
+
+
+def test_an_audit_gives_no_verdict(everything):
+    text = to_markdown(everything).lower()
+    assert "no verdict" in text
+    assert not any(word in text for word in ("compliant", "violat", "unfair", "four-fifths rule"))
+
+
+def test_the_certificate_is_shown_where_there_is_one(everything):
+    part = everything.parts[0]
+    assert "certificate" not in to_dict(everything)["groupings"][0]["accuracy"][0]
+    certificate = SimpleNamespace(sentence=lambda: "Certified at most 9.9 %.", to_dict=lambda: {"dca": 0.099})
+    certified = replace(part, judged=[replace(judged, certificate=certificate) for judged in part.judged])
+    audit = replace(everything, parts=[certified])
+    assert to_dict(audit)["groupings"][0]["accuracy"][0]["certificate"] == {"dca": 0.099}
+    assert "Certified at most 9.9 %." in to_markdown(audit)
+
+
+def test_names_like_markup_are_text_in_markdown():
+    table = people().assign(race=np.resize(HOSTILE, 3000), **{"<b>|x": lambda t: t["old"]})
+    text = to_markdown(audit_table(table, groups=["race"], predictions=["<b>|x"], target="fit"))
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "<b>" not in text
+
+
+def test_the_command_needs_no_target_and_writes_what_is_asked_for(tmp_path):
+    people().to_csv(tmp_path / "people.csv", index=False)
+    done = run_here("audit", "people.csv", "--prediction", "old", "--group", "sex", "--group", "race", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "old is yes, by sex and race" in done.stdout
+    assert "impact ratio" in done.stdout
+    assert "DCA" not in done.stdout
+    options = ("--prediction", "old", "--prediction", "new", "--group", "race", "--target", "fit", "--score", "p")
+    for name in ("a.html", "a.md", "a.json"):
+        done = run_here("audit", "people.csv", *options, "--threshold", "0.4", "--out", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert f"The whole audit is in {name}." in done.stdout
+        assert "p is above 0.4, by race" in done.stdout
+        assert "Audit of old, new, p in people.csv" in (tmp_path / name).read_text()
+    assert run_here("audit", "people.csv", *options, "--out", "a.md", cwd=tmp_path).returncode == 2
+
+
+def test_junk_on_the_command_line_is_one_sentence(tmp_path):
+    people(200).to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("old,race\n")
+    for arguments, sentence in [
+        (("empty.csv", "--prediction", "old", "--group", "race"), "empty.csv is empty."),
+        (("header.csv", "--prediction", "old", "--group", "race"), "holds no rows."),
+        (("people.csv", "--prediction", "x", "--group", "race"), "There is no column 'x'"),
+        (("people.csv", "--prediction", "old", "--group", "race", "--favourable", "1"), "does not occur in 'old'"),
+        (("people.csv", "--score", "fit", "--group", "race"), "must hold numbers to be a score, but has"),
+        (("people.csv", "--group", "race"), "Name the column of predictions (--prediction), or of a score (--score)."),
+        (("people.csv", "--prediction", "old", "--group", "race", "--out", "a.pdf"), "must end in .html, .md, .json"),
+    ]:
+        done = run_here("audit", *arguments, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), arguments
+        assert sentence in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_terminal_of_80_columns_holds_the_tables(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairdro.cli.audit.console.width", 80)
+    people().to_csv(tmp_path / "people.csv", index=False)
+    done = run_here("audit", "people.csv", "--prediction", "old", "--group", "sex", "--group", "race", "--target", "fit",
+                    cwd=tmp_path)  # fmt: skip
+    tables = [line for line in done.stdout.splitlines() if line.startswith(" ")]
+    assert max(map(len, tables)) <= 80
+    assert "\u2026" not in done.stdout
