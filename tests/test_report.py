@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 
 import numpy as np
@@ -171,40 +170,6 @@ def test_names_cannot_leave_the_data(tmp_path):
 
 def payload_text(page):
     return page.split('id="data">')[1].split("</script>")[0]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need the package playwright")
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("the browser tests need chromium on the path")
-    with playwright.sync_playwright() as tools:
-        browser = tools.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(chromium, tmp_path):
-    """Open a report as a file and watch it: complaints and requests must stay away."""
-    complaints, contexts = [], []
-
-    def open_report(page, **options):
-        file = tmp_path / "report.html"
-        file.write_text(page, encoding="utf-8")
-        contexts.append(chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
-        tab = contexts[-1].new_page()
-        tab.on("console", lambda message: complaints.append(message.text))
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("request", lambda request: request.url == file.as_uri() or complaints.append(request.url))
-        tab.goto(file.as_uri())
-        return tab
-
-    yield open_report
-    for context in contexts:
-        context.close()
-    assert complaints == []
 
 
 def table_of(tab):

@@ -85,24 +85,19 @@ def rate_table(favoured: np.ndarray, by: Grouping) -> pd.DataFrame:
     rows, selected = by.sizes, by.count(favoured.astype(np.float64))
     rate = selected / rows
     low, high = np.clip(wilson_interval(rate, rows), 0, 1)
-    table = pd.DataFrame(
-        {"rows": rows.astype(int), "selected": selected.astype(int), "rate": rate, "low": low, "high": high},
-        index=pd.Index(by.names, name="group"),
-    )
     reference = by.reference(rate)
-    table[["ratio", "ratio_low", "ratio_high", "p_value"]] = np.nan
-    table["test"] = ""
-    if reference is not None:
-        table.iloc[reference, table.columns.get_loc("ratio")] = 1.0  # type: ignore[index] # one column of that name
-    for a in range(len(by.names)):
-        if reference is None or a == reference or (by.unknown[a] and not by.compared):
-            continue
+    ratios, tests = np.full((len(rows), 4), np.nan), [""] * len(rows)
+    for a in range(len(rows)) if reference is not None else ():
         pair = (int(selected[a]), int(rows[a]), int(selected[reference]), int(rows[reference]))
-        test, p_value = compare(*pair)
-        figures = [rate[a] / rate[reference], *ratio_interval(*pair), p_value]
-        table.loc[by.names[a], ["ratio", "ratio_low", "ratio_high", "p_value"]] = figures
-        table.loc[by.names[a], "test"] = test
-    return table.assign(reference=np.arange(len(rows)) == reference, unknown=by.unknown, small=by.small)
+        if a == reference:
+            ratios[a, 0] = 1
+        elif by.compared or not by.unknown[a]:
+            tests[a], p_value = compare(*pair)
+            ratios[a] = [rate[a] / rate[reference], *ratio_interval(*pair), p_value]
+    columns = {"rows": rows.astype(int), "selected": selected.astype(int), "rate": rate, "low": low, "high": high}
+    columns |= dict(zip(["ratio", "ratio_low", "ratio_high", "p_value"], ratios.T, strict=True))
+    columns |= {"test": np.array(tests), "reference": np.arange(len(rows)) == reference}
+    return pd.DataFrame(columns | {"unknown": by.unknown, "small": by.small}, index=pd.Index(by.names, name="group"))
 
 
 def ratio_interval(x: int, n: int, x_ref: int, n_ref: int) -> tuple[float, float]:
