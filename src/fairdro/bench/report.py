@@ -21,6 +21,7 @@ from fairdro.bench.tables import (
     bench_title,
     find_point,
     guard_of,
+    how_trained,
     judged_points,
     paper_figures,
     searched,
@@ -95,6 +96,7 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
     refused = [{"name": o.bank.method.name, "refused": o.refused} for o in outcomes if o.refused is not None]
     return {
         "title": title,
+        "how": how_trained(points.iloc[0]),
         "kin": json.dumps([str(points[name].iloc[0]) for name in BENCH if name not in MODEL]),
         **{name: str(points[name].iloc[0]) for name in BENCH},
         "classes": first.class_names,
@@ -167,17 +169,19 @@ def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule, pays: str) 
     if plain is not None:
         sentences.append(
             f"On {bench['dataset']}, plain training (scratch) gets {percent(plain['accuracy'])} % and treats groups "
-            f"differently by {percent(plain['dca'])} points (DCA)."
+            f"differently by {percent(plain['dca'])} points (DCA): of 100 people of the same class, so many more are judged "
+            "rightly in the best served group than in the worst, on the mean of the classes."
         )
     else:
         sentences.append("There is no plain training (scratch) to compare with; the most accurate model stands in for it.")
     if "fairdro" in set(selected["method"]) and "fairdro" not in names:
         sentences.append(f"FairDRO has no point to choose by the selection rule: {rule}.")
     if hero is not None:
-        first = next(iter(rows))
-        fairer = sum(row["dca"] < rows[hero]["dca"] for row in rows.values())
+        first = names[0]
+        fairer = sum(rows[name]["dca"] < rows[hero]["dca"] for name in names)
         sentences.append(_effect(_called(hero, told), rows[hero], plain))
-        sentences.append(_fairest(hero, fairer, _called(first, told), rows[first], plain))
+        if len(names) > 1:
+            sentences.append(_fairest(hero, fairer, _called(first, told), rows[first], plain))
         figures = _figures(hero, rows[hero], plain) if plain is not None else ""
     sentences += [f"Who pays, on the test part: {pays}"] if pays else []
     text = " ".join(sentences).replace(" %", "\u00a0%").replace(" = ", "\u00a0=\u00a0")
@@ -202,7 +206,7 @@ def _effect(called: str, row: Row, plain: Row | None) -> str:
 def _fairest(hero: str, fairer: int, called: str, row: Row, plain: Row | None) -> str:
     if fairer == 0:
         return f"Fairest method: {_spoken(hero)}, no other has a smaller DCA at this accuracy."
-    price = "" if plain is None or called == "scratch" else _price(row, plain)
+    price = "" if plain is None else _price(row, plain)
     count = "1 method is" if fairer == 1 else f"{fairer} methods are"
     return f"Fairest method: {called}, with {percent(row['dca'])} points{price}; {count} fairer than {_spoken(hero)} here."
 
@@ -213,12 +217,12 @@ def _price(row: Row, plain: Row) -> str:
 
 
 def _figures(name: str, row: Row, plain: Row) -> str:
-    units = {"dca": "points of DCA", "accuracy": "% balanced accuracy"}
+    units = {"dca": "points between groups (DCA)", "accuracy": "% judged rightly (balanced accuracy)"}
     lines = [
         f"<div><dt>{unit}</dt><dd>{percent(plain[key])} <span>→</span> <strong>{percent(row[key])}</strong></dd></div>"
         for key, unit in units.items()
     ]
-    return f'<p class="from-to">scratch → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
+    return f'<p class="from-to">plain training → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
 
 
 def _how_chosen(rule: Rule, guard: Guard, protocols: list[str]) -> str:
@@ -236,16 +240,17 @@ def _circumstances(bench: dict[str, Any]) -> str:
     cells = [f"{name}, {group}" for name in bench["classes"] for group in bench["groups"]]
     smallest = min(range(len(cells)), key=bench["counts"].__getitem__)
     seeds = "one training per point" if bench["seeds"] == 1 else f"means over {bench['seeds']} seeds"
-    fair = "" if bench["fair_classes"] == ALL else f", gaps of {bench['fair_classes']}"
+    fair = "" if bench["fair_classes"] == ALL else f" Gaps are of {bench['fair_classes']}."
+    counted = {"balanced": "every class and group counts the same", "standard": "every row counts the same"}
     return (
-        f"{bench['protocol'].capitalize()} protocol, split {bench['split']}, {bench['model']} model, {bench['solver']} "
-        f"solver, {bench['objective']} objective{fair}, {seeds}. Smallest test cell: {cells[smallest]}, "
-        f"{bench['counts'][smallest]} samples."
+        f"Data: {bench['dataset']}, split {bench['split']}. How it was trained: {bench['how']}; "
+        f"{counted[bench['objective']]} ({bench['objective']} objective); {seeds}. {bench['protocol'].capitalize()} "
+        f"protocol.{fair} Smallest test cell: {cells[smallest]}, {bench['counts'][smallest]} samples."
     )
 
 
 def _spoken(name: str) -> str:
-    return "FairDRO" if name == "fairdro" else name
+    return {"fairdro": "FairDRO", "scratch": "plain training"}.get(name, name)
 
 
 def _embedded(data: dict[str, Any]) -> str:
