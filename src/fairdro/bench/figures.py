@@ -18,8 +18,8 @@ from fairdro.bench.summary import Summary
 from fairdro.bench.tables import bench_title, find_point, varying
 from fairdro.frontier import convex_envelope
 
-COLOURS = ["#0072b2", "#000000", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"]
-"""Of Okabe and Ito (2008), told apart by the colour-blind too; grey stands for their yellow, too light on white."""
+COLOURS = ["#0072b2", "#000000", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255"]
+"""Of Okabe and Ito (2008), told apart by the colour-blind too; wine stands for their yellow, too light on white."""
 SHAPES = ["circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left"]
 DASHES = [[1, 0], [2, 3], [8, 3], [4, 2], [8, 2, 2, 2], [2, 2], [12, 4], [6, 2, 2, 2, 2, 2]]
 MOST_SERIES = len(COLOURS)
