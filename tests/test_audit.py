@@ -236,6 +236,14 @@ def test_the_favourable_of_two_classes_is_found_and_said(values, taken):
     assert "as none was named (--favourable)" in " ".join(audit.notes)
 
 
+def test_false_and_true_are_0_and_1_beside_numbers():
+    table = people().assign(fit=lambda t: (t["fit"] == "yes").astype(int), old=lambda t: t["old"] == "yes")
+    audit = audit_table(table, groups=["race"], predictions=["old"], target="fit")
+    expected = dca(table["fit"], table["old"].astype(int), sensitive_features=table["race"])
+    assert audit.parts[0].judged[0].confusion.metric("dca") == pytest.approx(expected)
+    assert audit.favourable == "1"
+
+
 def test_of_several_classes_every_rate_is_shown_unless_one_is_named():
     table = people()
     table["old"] = np.random.default_rng(0).choice(["high", "low", "medium"], len(table))
@@ -271,6 +279,8 @@ def test_of_several_classes_every_rate_is_shown_unless_one_is_named():
         ({}, {"missing_groups": "guess"}, "no way with missing groups named 'guess'"),
         ({"race": None}, {"missing_groups": "ignore"}, "No row has a group"),
         ({"race": list(range(400))}, {}, "too many to mean anything"),
+        ({"new": list(range(2)) * 200}, {"predictions": ["old", "new"]}, "bring them to one kind"),
+        ({"new": [True, False] * 200}, {"predictions": ["old", "new"]}, "bring them to one kind"),
         ({"old": [[1]] * 400}, {}, "no classes"),
         ({"old": [1, "yes"] * 200}, {}, "cannot be read"),
     ],

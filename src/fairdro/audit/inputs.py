@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ class Columns:
     def labels(self) -> dict[str, np.ndarray]:
         """Predictions and target, as classes."""
         names = [*self.predictions, *([self.target] if self.target else [])]
-        return {name: _labels(self.table[name], name) for name in names}
+        return _of_one_kind({name: _labels(self.table[name], name) for name in names})
 
     def outcomes(self, favourable: str | None) -> list[Outcome]:
         """Return what is counted as favourable."""
@@ -168,6 +169,16 @@ def _check_names(table: pa.Table, groups: list[str], predictions: list[str], sco
 def _labels(column: pa.ChunkedArray, name: str) -> np.ndarray:
     labels = labels_of(column, name, several=False)
     return labels.astype(np.int64) if labels.dtype.kind == "f" else labels  # whole, as labels_of found
+
+
+def _of_one_kind(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Refuse labels of different kinds, which never agree; false and true are 0 and 1 beside numbers."""
+    if any(labels.dtype.kind in "iu" for labels in columns.values()):
+        columns = {name: labels.astype(np.int64) if labels.dtype.kind == "b" else labels for name, labels in columns.items()}
+    for (first, a), (second, b) in pairwise(columns.items()):
+        if (a.dtype.kind in "iu") != (b.dtype.kind in "iu") or (a.dtype.kind == "b") != (b.dtype.kind == "b"):
+            raise InputError(f"{first!r} holds labels like {a[0]!s}, {second!r} like {b[0]!s}: bring them to one kind.")
+    return columns
 
 
 def _binary(values: list[str]) -> list[str]:

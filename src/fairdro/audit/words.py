@@ -13,7 +13,7 @@ from fairdro.groups import TOO_FEW
 NO_VERDICT = (
     "These are figures, with how far chance reaches. They are no verdict: no limit is applied, nothing passes or fails."
 )
-EVERY_RATE = "No prediction was named as the favourable one (--favourable); the tables below have the rates of each."
+EVERY_RATE = "No prediction was named as the favourable one (--favourable); tables have the rates of each."
 
 METHODS = {
     "Rate": "The share of the rows of a group that got the favourable outcome. Its interval is Wilson's (1927), at 95 %: if "
@@ -72,6 +72,11 @@ def share(value: float) -> str:
     return f"{percent(value)} %"
 
 
+def rows(number: int) -> str:
+    """Write a number of rows."""
+    return "1 row" if number == 1 else f"{number:,} rows"
+
+
 def between(value: float, low: float, high: float, *, unit: float = 100, digits: int = 1, to: str = " to ") -> str:
     """Write a figure with its interval; nothing for one that is missing."""
     if math.isnan(value):
@@ -111,20 +116,20 @@ def _of_rates(part: Part, rates: Rates) -> str:
     others = [row for row in groups.values() if not row["unknown"] and not row["reference"]]
     others = [row for row in others if not row["small"]] or others
     most = groups[rates.reference]
-    told = f"By {by}, {words} for {share(most['rate'])} of the group {rates.reference} ({most['rows']:,} rows), the most"
+    told = f"By {by}, {words} for {share(most['rate'])} of the group {rates.reference} ({rows(most['rows'])}), the most"
     if not others:
         return f"{told}; there is no other known group to compare."
     least = min(others, key=lambda row: row["ratio"])
     ratio = f"{least['ratio']:.2f} times as often ({least['ratio_low']:.2f} to {least['ratio_high']:.2f})"
     if least["selected"] == 0:
         ratio = f"an impact ratio of 0 (at most {least['ratio_high']:.2f})"
-    fewest = f"for {share(least['rate'])} of the group {least['group']} ({least['rows']:,} rows), the fewest"
+    fewest = f"for {share(least['rate'])} of the group {least['group']} ({rows(least['rows'])}), the fewest"
     return f"{told}, and {fewest}: {ratio}."
 
 
 def _of_accuracy(part: Part, judged: Judged) -> str:
     gap = (
-        f"By {part.grouping.title}, {judged.prediction} is not right equally often: within a class, the best and the worst "
+        f"By {part.grouping.title}, how often {judged.prediction} is right: within a class, the best and the worst "
         f"served group are {between(*judged.confusion.metrics().loc['dca'])} points apart, on the mean of the classes (DCA)"
     )
     enough = judged.cells["rows"] >= TOO_FEW
@@ -133,7 +138,7 @@ def _of_accuracy(part: Part, judged: Judged) -> str:
     if not enough.any():
         return f"{gap}."
     (((label, group), worst),) = by_cell(judged.cells[enough].sort_values("accuracy").head(1))
-    return f"{gap}. Least often right is {label} of the group {group}: {share(worst['accuracy'])} of {worst['rows']:,} rows."
+    return f"{gap}. Least often right is {label} of the group {group}: {share(worst['accuracy'])} of {rows(worst['rows'])}."
 
 
 def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
