@@ -271,6 +271,7 @@ def test_of_several_classes_every_rate_is_shown_unless_one_is_named():
         ({}, {"predictions": ["old", "old"]}, "two different ones"),
         ({}, {"predictions": [], "score": "p", "favourable": "yes"}, "leave --favourable out"),
         ({}, {"predictions": ["p"]}, "too many for classes"),
+        ({"fit": "good"}, {"target": "fit"}, "'old' holds 'no', which never occurs in 'fit', and neither does any other"),
         ({}, {"threshold": 0.5}, "A threshold is for a score"),
         ({}, {"score": "p", "threshold": math.nan}, "must be a number"),
         ({}, {"fair_classes": ["yes"]}, "need the truth"),

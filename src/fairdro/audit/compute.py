@@ -1,6 +1,6 @@
 """From columns to an audit: what is counted as favourable, by which groups, and what there is to say of the rows."""
 
-import warnings
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,8 +22,8 @@ from fairdro.audit.rates import (
 )
 from fairdro.errors import InputError
 from fairdro.estimators.columns import sensitive_columns
-from fairdro.groups import MISSING, Groups, encode_groups
-from fairdro.metrics import Confusion, confusion
+from fairdro.groups import MISSING, encode_groups
+from fairdro.metrics import Confusion, FairClasses
 
 
 @dataclass(frozen=True)
@@ -156,11 +156,11 @@ def audit_table(
         raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
     columns = Columns(as_arrow(table), list(groups), list(predictions), target, score, threshold)
     outcomes = columns.outcomes(favourable)
-    judged = columns.judgements(fair_classes)
+    fair = columns.fair_codes(fair_classes)
     sensitive = sensitive_columns(columns.table, groups, missing_groups, columns.notes)
     grouped = [_grouped(sensitive[names], missing_groups) for names in _subsets(list(groups))]
-    _look_at_groups(grouped[-1][0], columns)
-    parts = [_part(columns, by, outcomes, judged) for by in grouped]
+    _look_at_groups(grouped[-1], columns)
+    parts = [_part(columns, by, outcomes, fair) for by in grouped]
     return Audit(
         columns.table.num_rows, columns.predictions, target, score, columns.threshold, columns.at_median,
         columns.favourable, parts, columns.notes,
@@ -172,19 +172,19 @@ def _subsets(groups: list[str]) -> list[list[str]]:
     return [[name] for name in groups] + ([groups] if len(groups) > 1 else [])
 
 
-def _grouped(sensitive: pd.DataFrame, missing_groups: str) -> tuple[Grouping, Groups]:
-    """Return the groups of some columns, also as metrics take them."""
+def _grouped(sensitive: pd.DataFrame, missing_groups: str) -> Grouping:
+    """Return the groups of some columns."""
     encoded = encode_groups(sensitive, missing_groups)
-    names, codes = list(encoded.names), encoded.values
+    names = list(encoded.names)
     if encoded.n_unknown:
         label = MISSING
         while label in names:
             label = f"({label})"
         names.append(label)
     lacking = np.asarray(sensitive.isna().any(axis=1))
-    unknown = np.bincount(codes[lacking], minlength=len(names)) > 0
+    unknown = np.bincount(encoded.values[lacking], minlength=len(names)) > 0
     columns = [str(name) for name in sensitive.columns]
-    return Grouping(columns, names, codes, unknown, compared=missing_groups == "group"), encoded
+    return Grouping(columns, names, encoded.values, unknown, compared=missing_groups == "group")
 
 
 def _look_at_groups(grouping: Grouping, columns: Columns) -> None:
@@ -198,26 +198,21 @@ def _look_at_groups(grouping: Grouping, columns: Columns) -> None:
         columns.notes.append(f"{counted}: their rate is shown, but they are not compared and have no accuracies.")
 
 
-def _part(columns: Columns, by: tuple[Grouping, Groups], outcomes: list[Outcome], judged: dict[str, Any]) -> Part:
-    grouping, encoded = by
-    rates = [Rates(outcome, rate_table(outcome.favoured, grouping)) for outcome in outcomes]
-    pairs = [(a, b) for a in outcomes for b in outcomes if len(columns.predictions) == 2 and _are_pair(a, b, columns)]
-    accuracies: list[Judged] = []
+def _part(columns: Columns, by: Grouping, outcomes: list[Outcome], fair: FairClasses) -> Part:
+    rates = [Rates(outcome, rate_table(outcome.favoured, by)) for outcome in outcomes]
+    pairs = [(a, b) for a in outcomes for b in outcomes if _are_pair(a, b, columns)]
+    accuracies = [] if columns.target is None else [_judge(name, columns, by, fair) for name in columns.predictions]
     changed = None
-    if judged and columns.predictions:
-        accuracies = [_judge(name, columns.labels[name], judged, encoded) for name in columns.predictions]
-        if len(accuracies) == 2:
-            before, after = (one.confusion for one in accuracies)
-            first, second = (columns.labels[name] for name in columns.predictions)
-            lost = _lost(judged["truth"], first, second, before.class_names, grouping)
-            changed = paired(before, after, lost[:, : len(before.group_names)])
+    if len(accuracies) == 2:
+        before, after = (one.confusion for one in accuracies)
+        changed = paired(before, after, _lost(columns, by)[:, : len(before.group_names)])
     scores = calibration = None
     if columns.score is not None:
-        scores = score_table(columns.scores, grouping, rates[-1].reference)
-        calibration = _calibration(columns, grouping)
+        scores = score_table(columns.scores, by, rates[-1].reference)
+        calibration = _calibration(columns, by)
     return Part(
-        grouping, rates, [(b, rate_changes(a.favoured, b.favoured, grouping)) for a, b in pairs], accuracies, changed,
-        scores, calibration,
+        by, rates, [(b, rate_changes(a.favoured, b.favoured, by)) for a, b in pairs], accuracies, changed, scores,
+        calibration,
     )  # fmt: skip
 
 
@@ -225,17 +220,21 @@ def _are_pair(a: Outcome, b: Outcome, columns: Columns) -> bool:
     return [a.column, b.column] == columns.predictions and a.value == b.value
 
 
-def _judge(name: str, predicted: np.ndarray, judged: dict[str, Any], groups: Groups) -> Judged:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*rows have no group", UserWarning)  # said in a note
-        found = confusion(judged["truth"], predicted, sensitive_features=groups, **judged["options"])
-    return Judged(name, found)
+def _judge(name: str, columns: Columns, by: Grouping, fair: FairClasses) -> Judged:
+    """Count predictions by class and group ``(Y, A, Y)``; rows that are not compared are left out."""
+    shape = (len(columns.class_names), len(by.names), len(columns.class_names))
+    cells = np.ravel_multi_index((columns.codes[str(columns.target)], by.codes, columns.codes[name]), shape)
+    counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(np.float64)
+    shown = np.flatnonzero(~by.unknown | by.compared)
+    names = [by.names[a] for a in shown]
+    return Judged(name, Confusion(counts[:, shown], columns.class_names, names, fair_classes=fair))
 
 
-def _lost(truth: np.ndarray, first: np.ndarray, second: np.ndarray, class_names: list[str], by: Grouping) -> np.ndarray:
+def _lost(columns: Columns, by: Grouping) -> np.ndarray:
     """Count rows by class and group ``(Y, A)`` that the first prediction has right and the second wrong."""
-    lost, names = (first == truth) & (second != truth), truth.astype(str)
-    return np.stack([by.count((lost & (names == name)).astype(np.float64)) for name in class_names])
+    truth, first, second = (columns.codes[str(name)] for name in (columns.target, *columns.predictions))
+    lost = (first == truth) & (second != truth)
+    return np.stack([by.count(lost & (truth == y)) for y in range(len(columns.class_names))])
 
 
 def _calibration(columns: Columns, grouping: Grouping) -> pd.DataFrame | None:

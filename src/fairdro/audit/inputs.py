@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,8 @@ import pyarrow as pa
 
 from fairdro.errors import InputError
 from fairdro.estimators.columns import check_columns, labels_of
+from fairdro.groups import encode_labels
+from fairdro.metrics import FairClasses, class_codes
 
 GOOD_WORDS = {"1", "true", "yes", "y", "approved", "accepted", "granted", "hired", "selected", "positive", "pass", "good"}
 PAIRS = (["0", "1"], ["False", "True"])  # columns of these have two classes, whichever occur
@@ -80,15 +81,33 @@ class Columns:
         return table.filter(pa.array(known))
 
     @cached_property
-    def labels(self) -> dict[str, np.ndarray]:
-        """Predictions and target, as classes."""
+    def _coded(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Predictions and target as codes of classes ``(N,)``, and the classes in order."""
         names = [*self.predictions, *([self.target] if self.target else [])]
-        return _of_one_kind({name: _labels(self.table[name], name) for name in names})
+        if not names:
+            return {}, np.empty(0)
+        columns = _of_one_kind({name: _labels(self.table[name], name) for name in names})
+        codes, classes = encode_labels(np.concatenate(list(columns.values())), "predictions")
+        return dict(zip(names, np.split(codes, len(names)), strict=True)), classes
+
+    @property
+    def codes(self) -> dict[str, np.ndarray]:
+        """The codes of predictions and target."""
+        return self._coded[0]
+
+    @property
+    def class_names(self) -> list[str]:
+        """What the codes stand for."""
+        return [str(label) for label in self._coded[1].tolist()]
+
+    def is_value(self, name: str, value: str | None) -> np.ndarray:
+        """Return in which rows ``(N,)`` a prediction or the target is a class, given by its name."""
+        return np.asarray(self.codes[name] == (self.class_names.index(value) if value in self.class_names else -1))
 
     def outcomes(self, favourable: str | None) -> list[Outcome]:
         """Return what is counted as favourable."""
         found = []
-        if self.labels:
+        if self.codes:
             counted = self._favourable(favourable)
             self.favourable = counted[0] if len(counted) == 1 else None
             found = [
@@ -102,17 +121,13 @@ class Columns:
             found.append(Outcome(str(self.score), None, words, self.scores > self.threshold))
         return found
 
-    def is_value(self, name: str, value: str | None) -> np.ndarray:
-        """Return in which rows ``(N,)`` a column of classes has a value, given as text."""
-        return np.asarray(self.labels[name].astype(str) == value)
-
     def _favourable(self, asked: str | None) -> list[str]:
         """Return the values that are counted, one unless there are several classes and none was named."""
-        values = _binary(sorted({str(value) for labels in self.labels.values() for value in pd.unique(labels).tolist()}))
+        values = _binary(self.class_names)
         if asked is not None:
             if asked not in values:
                 shown = ", ".join(map(repr, values[:10])) + (", ..." if len(values) > 10 else "")
-                columns = " or ".join(map(repr, self.labels))
+                columns = " or ".join(map(repr, self.codes))
                 raise InputError(f"The favourable value {asked!r} does not occur in {columns}; there is: {shown}.")
             return [asked]
         if len(values) > 2:
@@ -123,21 +138,23 @@ class Columns:
         self.notes.append(f"{taken!r}{other} is counted as the favourable prediction, as none was named (--favourable).")
         return [taken]
 
-    def judgements(self, fair_classes: Sequence[str] | None) -> dict[str, Any]:
-        """Return what the functions of :mod:`fairdro.metrics` need beside a prediction, if there is a target."""
+    def fair_codes(self, fair_classes: Sequence[str] | None) -> FairClasses:
+        """Return the codes of the classes that gaps are about; refuse predictions that are none of the target's classes."""
         if self.target is None:
             if fair_classes:
                 raise InputError("Fair classes are about accuracies, which need the truth; name its column (--target).")
-            return {}
-        known, truth = np.unique(self.labels[self.target]), self.labels[self.target]
+            return None
+        truth = set(pd.unique(self.codes[self.target]))
         for name in self.predictions:
-            predicted = self.labels[name]
-            if len(strange := np.setdiff1d(predicted, known)) > 0 and len(np.intersect1d(predicted, known)) > 0:
-                self.notes.append(f"{name!r} holds {strange[0]!r}, which never occurs in {self.target!r}.")
-                known = np.union1d(known, strange)
+            predicted = set(pd.unique(self.codes[name]))
+            if strange := sorted(predicted - truth):
+                told = f"{name!r} holds {self.class_names[strange[0]]!r}, which never occurs in {self.target!r}"
+                if not predicted & truth:
+                    raise InputError(f"{told}, and neither does any other value of it: name a column of predicted classes.")
+                self.notes.append(f"{told}.")
         if not self.predictions:
             self.notes.append("Without a column of predictions (--prediction) there are no accuracies.")
-        return {"truth": truth, "options": {"fair_classes": fair_classes or None, "labels": known}}
+        return class_codes(fair_classes or None, self._coded[1])
 
 
 def as_arrow(table: pa.Table | pd.DataFrame) -> pa.Table:

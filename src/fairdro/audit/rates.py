@@ -82,7 +82,7 @@ def rate_table(favoured: np.ndarray, by: Grouping) -> pd.DataFrame:
     favoured : ndarray of bool, shape (N,)
     by : Grouping
     """
-    rows, selected = by.sizes, by.count(favoured.astype(np.float64))
+    rows, selected = by.sizes, by.count(favoured)
     rate = selected / rows
     low, high = np.clip(wilson_interval(rate, rows), 0, 1)
     reference = by.reference(rate)
@@ -137,7 +137,7 @@ def rate_changes(before: np.ndarray, after: np.ndarray, by: Grouping) -> pd.Data
     as_counts = [np.stack([by.count(f), by.count(~f)], axis=-1)[None] for f in (before, after)]
     # a rate is the accuracy of a single class, all of whose rows should be favoured
     first, second = (Confusion(counts, ["favoured"], by.names) for counts in as_counts)
-    lost = by.count((before & ~after).astype(np.float64))[None]
+    lost = by.count(before & ~after)[None]
     return paired(first, second, lost).droplevel("class")
 
 
