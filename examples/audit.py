@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fairdro.audit import audit_table, write_audit
-from fairdro.audit.words import in_short
+from fairdro.audit import audit_table, in_short, write_audit
 
 rng = np.random.default_rng(0)
 n = 5000

@@ -13,6 +13,7 @@ from fairdro.groups import TOO_FEW
 NO_VERDICT = (
     "These are figures, with how far chance reaches. They are no verdict: no limit is applied, nothing passes or fails."
 )
+MOST_LETTERS = 60
 EVERY_RATE = "No prediction was named as the favourable one (--favourable); tables have the rates of each."
 
 METHODS = {
@@ -72,6 +73,11 @@ def share(value: float) -> str:
     return f"{percent(value)} %"
 
 
+def cut(name: str) -> str:
+    """Return a name that is short enough for a sentence; tables have it whole."""
+    return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 3]}..."
+
+
 def rows(number: int) -> str:
     """Write a number of rows."""
     return "1 row" if number == 1 else f"{number:,} rows"
@@ -116,14 +122,14 @@ def _of_rates(part: Part, rates: Rates) -> str:
     others = [row for row in groups.values() if not row["unknown"] and not row["reference"]]
     others = [row for row in others if not row["small"]] or others
     most = groups[rates.reference]
-    told = f"By {by}, {words} for {share(most['rate'])} of the group {rates.reference} ({rows(most['rows'])}), the most"
+    told = f"By {by}, {words} for {share(most['rate'])} of the group {cut(rates.reference)} ({rows(most['rows'])}), the most"
     if not others:
         return f"{told}; there is no other known group to compare."
     least = min(others, key=lambda row: row["ratio"])
     ratio = f"{least['ratio']:.2f} times as often ({least['ratio_low']:.2f} to {least['ratio_high']:.2f})"
     if least["selected"] == 0:
         ratio = f"an impact ratio of 0 (at most {least['ratio_high']:.2f})"
-    fewest = f"for {share(least['rate'])} of the group {least['group']} ({rows(least['rows'])}), the fewest"
+    fewest = f"for {share(least['rate'])} of the group {cut(least['group'])} ({rows(least['rows'])}), the fewest"
     return f"{told}, and {fewest}: {ratio}."
 
 
@@ -138,7 +144,7 @@ def _of_accuracy(part: Part, judged: Judged) -> str:
     if not enough.any():
         return f"{gap}."
     (((label, group), worst),) = by_cell(judged.cells[enough].sort_values("accuracy").head(1))
-    return f"{gap}. Least often right is {label} of the group {group}: {share(worst['accuracy'])} of {rows(worst['rows'])}."
+    return f"{gap}. Least often right is {cut(label)} of the group {cut(group)}: {share(worst['accuracy'])} of {rows(worst['rows'])}."
 
 
 def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
@@ -147,6 +153,8 @@ def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
     for verb, sign, ((label, group), row) in (("loses", -1, ranked[0]), ("gains", 1, ranked[-1])):
         low, high = sorted([sign * row["low"], sign * row["high"]])
         if low > 0:
-            told.append(f"{label} of the group {group} {verb} {between(sign * row['change'], low, high)} points of accuracy")
+            told.append(
+                f"{cut(label)} of the group {cut(group)} {verb} {between(sign * row['change'], low, high)} points of accuracy"
+            )
     most = " and ".join(told) or "no class and group loses or gains accuracy beyond chance"
     return f"By {by}, from {predictions[0]} to {predictions[1]}: {most}."
