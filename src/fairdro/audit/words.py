@@ -144,7 +144,8 @@ def _of_accuracy(part: Part, judged: Judged) -> str:
     if not enough.any():
         return f"{gap}."
     (((label, group), worst),) = by_cell(judged.cells[enough].sort_values("accuracy").head(1))
-    return f"{gap}. Least often right is {cut(label)} of the group {cut(group)}: {share(worst['accuracy'])} of {rows(worst['rows'])}."
+    right = f"{share(worst['accuracy'])} of {rows(worst['rows'])}"
+    return f"{gap}. Least often right is {cut(label)} of the group {cut(group)}: {right}."
 
 
 def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
@@ -153,8 +154,7 @@ def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
     for verb, sign, ((label, group), row) in (("loses", -1, ranked[0]), ("gains", 1, ranked[-1])):
         low, high = sorted([sign * row["low"], sign * row["high"]])
         if low > 0:
-            told.append(
-                f"{cut(label)} of the group {cut(group)} {verb} {between(sign * row['change'], low, high)} points of accuracy"
-            )
+            points = between(sign * row["change"], low, high)
+            told.append(f"{cut(label)} of the group {cut(group)} {verb} {points} points of accuracy")
     most = " and ".join(told) or "no class and group loses or gains accuracy beyond chance"
     return f"By {by}, from {predictions[0]} to {predictions[1]}: {most}."
