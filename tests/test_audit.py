@@ -17,7 +17,7 @@ from scipy.stats.contingency import relative_risk
 from sklearn.metrics import accuracy_score
 
 from command import run_here
-from fairdro.audit import Audit, audit_table, write_audit
+from fairdro.audit import Audit, audit_table, in_short, write_audit
 from fairdro.audit.outputs import to_dict, to_json, to_markdown
 from fairdro.audit.rates import Grouping, calibration_table, compare, rate_changes, rate_table, ratio_interval, score_table
 from fairdro.errors import InputError
@@ -223,6 +223,26 @@ def test_nobody_selected_is_said_and_a_group_without_one_has_the_ratio_0():
     assert all(row["ratio"] is None for row in to_dict(nobody)["groupings"][0]["rates"][0]["groups"])
 
 
+def test_a_small_group_is_the_reference_only_where_nobody_else_is_selected():
+    table = rate_table(np.arange(1010) >= 1005, grouping(np.repeat([0, 1, 2], [500, 500, 10])))
+    assert table["small"].tolist() == [False, False, True]
+    assert table["reference"].tolist() == [False, False, True]
+    assert table["ratio"].tolist() == [0, 0, 1]
+
+
+def test_who_loses_is_said_only_beyond_chance_and_empty_cells_say_nothing():
+    truth = np.array(["no"] * 600 + ["yes"] * 600)
+    table = pd.DataFrame({"g": np.resize(["a", "b"], 1200), "y": truth, "old": truth, "new": truth})
+    table.loc[table.index[1100:], "g"] = "c"  # a group without anyone of the class no
+    same = audit_table(table, groups=["g"], predictions=["old", "new"], target="y")
+    assert "no class and group loses or gains accuracy beyond chance" in " ".join(in_short(same))
+    worse = table.assign(new=np.where((table["g"] == "a") & (np.arange(1200) < 200), "yes", table["new"]))
+    changed = audit_table(worse, groups=["g"], predictions=["old", "new"], target="y")
+    assert "from old to new: no of the group a loses 33.3 (" in " ".join(in_short(changed))
+    better = audit_table(worse, groups=["g"], predictions=["new", "old"], target="y")
+    assert "from new to old: no of the group a gains 33.3 (" in " ".join(in_short(better))
+
+
 @pytest.mark.parametrize(
     ("values", "taken"),
     [((0, 1), "1"), ((False, True), "True"), (("denied", "approved"), "approved"), (("<=50K", ">50K"), ">50K")],
@@ -270,7 +290,7 @@ def test_of_several_classes_every_rate_is_shown_unless_one_is_named():
         ({}, {"predictions": [], "target": "fit"}, "Name the column of predictions"),
         ({}, {"predictions": ["old", "old"]}, "two different ones"),
         ({}, {"predictions": [], "score": "p", "favourable": "yes"}, "leave --favourable out"),
-        ({}, {"predictions": ["p"]}, "too many for classes"),
+        ({}, {"predictions": ["p"]}, "'p' holds fractions, so it is a score rather than classes; name it by --score."),
         ({"fit": "good"}, {"target": "fit"}, "'old' holds 'no', which never occurs in 'fit', and neither does any other"),
         ({}, {"threshold": 0.5}, "A threshold is for a score"),
         ({}, {"score": "p", "threshold": math.nan}, "must be a number"),

@@ -184,6 +184,8 @@ def _check_names(table: pa.Table, groups: list[str], predictions: list[str], sco
 
 
 def _labels(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    if pa.types.is_floating(column.type) and pa.compute.any(pa.compute.not_equal(column, pa.compute.floor(column))).as_py():
+        raise InputError(f"The column {name!r} holds fractions, so it is a score rather than classes; name it by --score.")
     labels = labels_of(column, name, several=False)
     return labels.astype(np.int64) if labels.dtype.kind == "f" else labels  # whole, as labels_of found
 

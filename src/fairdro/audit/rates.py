@@ -65,9 +65,8 @@ class Grouping:
 
     def reference(self, rate: np.ndarray) -> int | None:
         """Return the most selected group of those known and, if possible, not small; None where nobody of it is selected."""
-        known = np.flatnonzero(~self.unknown)
-        best = max(known, key=lambda a: (not self.small[a], rate[a]))
-        return int(best) if rate[best] > 0 else None
+        known = [a for a in np.flatnonzero(~self.unknown) if rate[a] > 0]
+        return int(max(known, key=lambda a: (not self.small[a], rate[a]))) if known else None
 
 
 def rate_table(favoured: np.ndarray, by: Grouping) -> pd.DataFrame:

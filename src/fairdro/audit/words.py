@@ -150,11 +150,10 @@ def _of_accuracy(part: Part, judged: Judged) -> str:
 
 def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
     """Say which class and group loses and which gains most accuracy, of those that do beyond chance."""
-    ranked, told = list(by_cell(changed.sort_values("change"))), []
-    for verb, sign, ((label, group), row) in (("loses", -1, ranked[0]), ("gains", 1, ranked[-1])):
-        low, high = sorted([sign * row["low"], sign * row["high"]])
-        if low > 0:
-            points = between(sign * row["change"], low, high)
+    told = []
+    for verb, sign, beyond in (("loses", -1, changed["high"] < 0), ("gains", 1, changed["low"] > 0)):
+        for (label, group), row in by_cell(changed[beyond].sort_values("change", ascending=sign < 0).head(1)):
+            points = between(abs(row["change"]), *sorted([abs(row["low"]), abs(row["high"])]))
             told.append(f"{cut(label)} of the group {cut(group)} {verb} {points} points of accuracy")
     most = " and ".join(told) or "no class and group loses or gains accuracy beyond chance"
     return f"By {by}, from {predictions[0]} to {predictions[1]}: {most}."

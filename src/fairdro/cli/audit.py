@@ -74,7 +74,7 @@ def _print(found: Audit) -> None:
     for table in tables[:MOST_TABLES]:
         console.print(table)
     if len(tables) > MOST_TABLES:
-        tell(f"{len(tables) - MOST_TABLES} more tables of rates are in a file, by --out audit.html.")
+        tell(f"{len(tables) - MOST_TABLES} more tables of rates are in the whole audit.")
     if found.parts[-1].judged:
         _print_accuracies(found, found.parts[-1])
     for sentence in in_short(found):
