@@ -323,10 +323,10 @@ def test_pandas_and_arrow_give_the_same():
 NAMES = st.one_of(st.none(), st.sampled_from(["a", "b", "(missing)", "<i>", ""]), st.text(max_size=3))
 
 
-@settings(max_examples=25)
-@given(st.data(), st.integers(1, 30))
+@settings(max_examples=20)
+@given(st.data(), st.integers(1, 20))
 def test_any_table_is_audited_or_refused_in_a_sentence(data, n):
-    kinds = [NAMES, st.booleans(), st.integers(0, 1), st.integers(-1, 3)]
+    kinds = [st.sampled_from(["a", "<i>", "", None]), st.booleans(), st.integers(0, 1), st.integers(-1, 2)]
     labels = data.draw(st.sampled_from(kinds))
     table = pd.DataFrame({
         "g": data.draw(st.lists(NAMES, min_size=n, max_size=n)), "h": data.draw(st.lists(NAMES, min_size=n, max_size=n)),
