@@ -71,7 +71,7 @@ def test_the_command_leaves_results_table_and_pictures(out):
         assert "vegaEmbed('#chart'" in (out / "figures" / f"{name}.html").read_text()
     printed = (out / "printed.txt").read_text()
     assert "5.20 ± 0.92" in printed
-    assert "compas, linear model, fullbatch (accuracy / DCA): scratch 64." in printed
+    assert "compas: linear model, full-batch training (accuracy / DCA): scratch 64." in printed
     assert f"Open {out / 'report.html'} to explore" in printed
     assert "| compas | fairdro | fullbatch |" in (out / "table.md").read_text()
 

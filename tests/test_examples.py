@@ -86,6 +86,12 @@ def test_probabilities(printed):
     assert fair < 1.05 * plain
 
 
+def test_audit(printed):
+    old, new = figures(printed("audit"), "impact ratio")
+    assert old < 0.8
+    assert 0.9 < new < 1.1
+
+
 def test_every_example_is_tested():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         name.removeprefix("test_")

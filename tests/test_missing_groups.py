@@ -245,7 +245,7 @@ def test_the_command_line_says_what_it_does_with_missing_groups(tmp_path):
     assert (done.returncode, "'infer'" in done.stderr) == (2, True)
     assert run_here("predict", "model-infer", "t.csv", "--out", "p.csv", cwd=tmp_path).returncode == 0
     audit = ("audit", "p.csv", "--target", "answer", "--prediction", "predicted", "--group", "kind")
-    assert f"{missing:,} of 2,000 rows have no group and are not counted." in run_here(
+    assert f"{missing:,} of 2,000 rows have no group: their rate is shown" in run_here(
         *audit, "--missing-groups", "ignore", cwd=tmp_path
     ).stdout  # fmt: skip
     assert "are a group of their own" in run_here(*audit, cwd=tmp_path).stdout

@@ -18,14 +18,17 @@ from fairdro.bench.summary import Summary
 from fairdro.bench.tables import bench_title, find_point, varying
 from fairdro.frontier import convex_envelope
 
-COLOURS = [
-    "#d1495b", "#1f5fa8", "#2a9d8f", "#e9a23b", "#7a5195", "#5c6770", "#8cb369", "#f4a3b4", "#17becf", "#8b5e34", "#3a3a3a",
-    "#b5b82e", "#4bacc6", "#a0522d", "#6a89cc", "#e55039", "#78e08f",
-]  # fmt: skip
+COLOURS = ["#0072b2", "#000000", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255"]
+"""Of Okabe and Ito (2008), told apart by the colour-blind too; wine stands for their yellow, too light on white."""
+SHAPES = ["circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left"]
+DASHES = [[1, 0], [2, 3], [8, 3], [4, 2], [8, 2, 2, 2], [2, 2], [12, 4], [6, 2, 2, 2, 2, 2]]
+MOST_SERIES = len(COLOURS)
+FIRST = ("fairdro", "scratch")  # in every picture, with the first colours
 ABLATIONS = [
     "scratch", "fairdro", "fairdro_wo_smoothing", "fairdro_wo_classwise", "fairdro_wo_dro", "rvp", "fairdro_nonnegative",
     "classwise_simplex", "group_dro",
 ]  # fmt: skip
+APART: dict[str, Any] = dict.fromkeys(["color", "shape", "strokeDash"], "independent")
 Chart = alt.TopLevelMixin
 
 
@@ -49,19 +52,48 @@ def pictures(summary: Summary) -> Iterator[tuple[str, Chart]]:
 def frontier_chart(points: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatChart:
     """Draw every trained point (mean over seeds) and the convex envelope of each method, a panel per bench.
 
-    Models and solvers share a panel, so that they can be compared. Scratch, which has no hyperparameter, is a diamond with
-    dotted lines through it; selected points are ringed. Lower right is better.
+    Models and solvers share a panel, so that they can be compared; a panel has eight series at most, FairDRO and Scratch
+    among them, and further ones have the others. Series differ in colour, shape and dash. Scratch, which has no
+    hyperparameter, is a diamond with dotted lines through it; selected points are ringed. Lower right is better.
     """
     named = varying(points)
     points = _in_percent(points[~points["diverged"]], named)
     chosen = _in_percent(selected[selected["accuracy"].notna()], named)
-    series = sorted(dict.fromkeys(points["series"]), key=lambda name: not name.startswith("fairdro"))  # the first colour
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=COLOURS))
-    panels = [
-        _panel(str(title), part, chosen[chosen["bench"] == title], colour)
-        for title, part in points.groupby("bench", sort=False)
-    ]
-    return alt.concat(*panels, columns=2).configure_view(stroke=None).configure_axis(grid=True, gridOpacity=0.4)
+    panels = []
+    for title, part in points.groupby("bench", sort=False):
+        batches = _batches(part)
+        for number, names in enumerate(batches, 1):
+            shown = f"{title} ({number} of {len(batches)})" if len(batches) > 1 else str(title)
+            ringed = chosen[(chosen["bench"] == title) & chosen["series"].isin(names)]
+            looks = _looks(
+                "series", names, alt.Legend(title=None, symbolSize=90, labelLimit=260, orient="bottom", columns=4)
+            )
+            panels.append(_panel(shown, part[part["series"].isin(names)], ringed, looks))
+    chart = alt.concat(*panels, columns=2).configure_view(stroke=None).configure_axis(grid=True, gridOpacity=0.4)
+    return chart.resolve_scale(**APART)
+
+
+def _batches(points: pd.DataFrame) -> list[list[str]]:
+    """Put the series of a bench into pictures of at most eight: those of FairDRO and Scratch are in all of them."""
+    methods = dict(zip(points["series"], points["method"], strict=True))
+    first = sorted(
+        (name for name, method in methods.items() if method in FIRST), key=lambda name: FIRST.index(methods[name])
+    )
+    first = first[: MOST_SERIES - 1]
+    others = [name for name in methods if name not in first]
+    room = MOST_SERIES - len(first)
+    return [first + others[i : i + room] for i in range(0, max(len(others), 1), room)]
+
+
+def _looks(field: str, names: list[str], legend: alt.Legend) -> dict[str, Any]:
+    """Return colour and shape of series, which make one legend, and the dash of their lines, which has none."""
+    told = {"color": (alt.Color, COLOURS), "shape": (alt.Shape, SHAPES)}
+    looks: dict[str, Any] = {
+        key: kind(f"{field}:N", legend=legend, scale=alt.Scale(domain=names, range=values[: len(names)]))
+        for key, (kind, values) in told.items()
+    }
+    apart = alt.Scale(domain=[*names, ""], range=DASHES)  # channels of one domain share a legend, and also its absence
+    return looks | {"strokeDash": alt.StrokeDash(f"{field}:N", legend=None, scale=apart)}
 
 
 def _in_percent(points: pd.DataFrame, named: list[str]) -> pd.DataFrame:
@@ -78,7 +110,7 @@ def _in_percent(points: pd.DataFrame, named: list[str]) -> pd.DataFrame:
     )
 
 
-def _panel(bench: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.Color) -> alt.LayerChart | alt.FacetChart:
+def _panel(bench: str, points: pd.DataFrame, chosen: pd.DataFrame, looks: dict[str, Any]) -> alt.LayerChart | alt.FacetChart:
     least, most, highest = _window(points, chosen)
     outside = int(((points["accuracy"] < least) | (points["dca"] > highest)).sum())
     x = alt.X("accuracy:Q", title="balanced accuracy (%)", scale=alt.Scale(domain=[least, most], nice=False))
@@ -91,22 +123,23 @@ def _panel(bench: str, points: pd.DataFrame, chosen: pd.DataFrame, colour: alt.C
         series = [part for _, part in curves.groupby("series", sort=False)]
         corners = [part.iloc[convex_envelope(part["accuracy"], part["dca"])] for part in series]
         envelope = alt.Chart(pd.concat(corners)).mark_line(strokeWidth=2, clip=True)
-        dots = alt.Chart(curves).mark_circle(size=45, opacity=0.75, clip=True)
+        dots = alt.Chart(curves).mark_point(filled=True, size=55, opacity=0.8, clip=True)
         layers += [
-            envelope.encode(x=x, y=y, color=colour, order="accuracy:Q"),
-            dots.encode(x=x, y=y, color=colour, tooltip=tooltip),
+            envelope.encode(x=x, y=y, color=looks["color"], strokeDash=looks["strokeDash"], order="accuracy:Q"),
+            dots.encode(x=x, y=y, color=looks["color"], shape=looks["shape"], tooltip=tooltip),
         ]
     if len(plain):
-        base = alt.Chart(plain).encode(color=colour)
+        lines = alt.Chart(plain).mark_rule(strokeDash=DASHES[1], opacity=0.7).encode(color=looks["color"])
+        mark = alt.Chart(plain).mark_point(filled=True, size=130, opacity=1)
         layers += [
-            base.mark_rule(strokeDash=[2, 3], opacity=0.7).encode(x=x),
-            base.mark_rule(strokeDash=[2, 3], opacity=0.7).encode(y=y),
-            base.mark_point(shape="diamond", filled=True, size=130, opacity=1).encode(x=x, y=y, tooltip=tooltip),
+            lines.encode(x=x),
+            lines.encode(y=y),
+            mark.encode(x=x, y=y, color=looks["color"], shape=looks["shape"], tooltip=tooltip),
         ]
     rings = chosen[chosen["method"] != "scratch"]
     if len(rings):
         ring = alt.Chart(rings).mark_point(shape="circle", size=220, strokeWidth=2, opacity=1, clip=True)
-        layers.append(ring.encode(x=x, y=y, color=colour, tooltip=tooltip))
+        layers.append(ring.encode(x=x, y=y, color=looks["color"], tooltip=tooltip))
     title = alt.TitleParams(bench, subtitle=f"outside: {outside} more" if outside else "")
     return alt.layer(*layers).properties(width=460, height=360, title=title)
 
@@ -135,16 +168,28 @@ def training_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConc
                 rows += [{**told, "share": t, "value": v} for t, v in zip(outcome.progress, one[:, y, a], strict=True)]
     table = pd.DataFrame(rows)
     charts = []
-    for (title, measure), part in table.groupby(["bench", "measure"], sort=False):
+    for (title, measure), whole in table.groupby(["bench", "measure"], sort=False):
+        part, shown = _far_groups(whole, "value")
         line = alt.Chart(part).mark_line().encode(
             x=alt.X("share:Q", title="share of training", axis=alt.Axis(format="%")),
             y=alt.Y("value:Q", title=str(measure), scale=alt.Scale(zero=False)),
-            color=alt.Color("group:N", title="group", scale=alt.Scale(range=COLOURS)),
+            color=alt.Color("group:N", title=shown, scale=alt.Scale(range=COLOURS)),
+            strokeDash=alt.StrokeDash("group:N", title=shown, scale=alt.Scale(range=DASHES)),
         )  # fmt: skip
         panels = list(dict.fromkeys(part["panel"]))
         facet = alt.Facet("panel:N", title=None, sort=panels)
         charts.append(line.properties(width=200, height=130).facet(facet, columns=4, title=str(title)))
-    return alt.vconcat(*charts).resolve_scale(color="independent")
+    return alt.vconcat(*charts).resolve_scale(**APART)
+
+
+def _far_groups(table: pd.DataFrame, value: str) -> tuple[pd.DataFrame, str]:
+    """Return the rows of the groups farthest from the mean, as many as can be told apart, and what to call them."""
+    number = table["group"].nunique()
+    if number <= MOST_SERIES:
+        return table, "group"
+    distance = (table.groupby("group")[value].mean() - table[value].mean()).abs().sort_values(ascending=False)
+    kept = table[table["group"].isin(distance.index[:MOST_SERIES])]
+    return kept, f"{MOST_SERIES} of {number} groups, farthest from the mean"
 
 
 def cells_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatChart:
@@ -157,24 +202,24 @@ def cells_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatC
     table = pd.concat(tables)
     table = table.assign(**{c: 100 * table[c] for c in ("accuracy", "low", "high")})
     charts = []
-    for bench, part in table.groupby("bench", sort=False):
-        base = alt.Chart(part).encode(
-            y=alt.Y("method:N", title=None, sort=list(dict.fromkeys(part["method"]))),
-            color=alt.Color("group:N", title="group", scale=alt.Scale(range=COLOURS)),
-        )
+    for bench, whole in table.groupby("bench", sort=False):
+        part, shown = _far_groups(whole, "accuracy")
+        base = alt.Chart(part).encode(y=alt.Y("method:N", title=None, sort=list(dict.fromkeys(part["method"]))))
+        looks = _looks("group", list(dict.fromkeys(part["group"])), alt.Legend(title=shown))
         x = alt.X("accuracy:Q", title="test accuracy (%), 95 % interval", scale=alt.Scale(zero=False))
-        intervals = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x=alt.X("low:Q"), x2="high:Q")
-        layers = alt.layer(intervals, base.mark_circle(size=55, opacity=1).encode(x=x))
+        intervals = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x="low:Q", x2="high:Q", color=looks["color"])
+        marks = base.mark_point(filled=True, size=55, opacity=1).encode(x=x, color=looks["color"], shape=looks["shape"])
+        layers = alt.layer(intervals, marks)
         sized = layers.properties(width=300, height=alt.Step(20))
         charts.append(sized.facet(column=alt.Column("class:N", title="class"), title=str(bench)))
-    return alt.vconcat(*charts).resolve_scale(color="independent")
+    return alt.vconcat(*charts).resolve_scale(**APART)
 
 
 def seconds_chart(results: pd.DataFrame) -> alt.FacetChart:
     """Draw how long the training of a method takes in all, every point and seed of it."""
     benches = results.assign(bench=results.apply(bench_title, axis=1, named=["solver", *varying(results)]))
     total = benches.groupby(["bench", "method"], sort=False, as_index=False)["seconds"].sum()
-    bars = alt.Chart(total).mark_bar(color=COLOURS[1]).encode(
+    bars = alt.Chart(total).mark_bar(color=COLOURS[0]).encode(
         x=alt.X("seconds:Q", title="seconds for all points and seeds"),
         y=alt.Y("method:N", title=None, sort="-x"),
         tooltip=["method:N", alt.Tooltip("seconds:Q", format=".3f")],

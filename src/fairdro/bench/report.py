@@ -1,7 +1,5 @@
 """The report: one HTML page that holds its data, style and script, made from the store alone."""
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Hashable, Sequence
@@ -13,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import percent
+from fairdro._utils.pages import fill
 from fairdro.bench.plan import ALL, BENCH
 from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.summary import Summary
@@ -22,6 +21,7 @@ from fairdro.bench.tables import (
     bench_title,
     find_point,
     guard_of,
+    how_trained,
     judged_points,
     paper_figures,
     searched,
@@ -64,9 +64,8 @@ def build_report(summary: Summary) -> str:
     data = {"keep": kept.keep_accuracy, "methods": methods, "benches": benches}
     template = resources.files("fairdro.bench").joinpath("report.html").read_text(encoding="utf-8")
     told = escape(_how_chosen(rule, summary.guard, [bench["protocol"] for bench in benches]))
-    filled = {"version": escape(metadata.version("fairdro")), "summary": "\n".join(cards), "rule": told}
-    filled |= {"data": _embedded(data), **{tag: _fingerprint(template, tag) for tag in ("style", "script")}}
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], template)
+    version = escape(metadata.version("fairdro"))
+    return fill(template, version=version, summary="\n".join(cards), rule=told, data=_embedded(data))
 
 
 def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: list[Outcome]) -> dict[str, Any]:
@@ -97,6 +96,7 @@ def _bench(title: str, points: pd.DataFrame, selected: pd.DataFrame, outcomes: l
     refused = [{"name": o.bank.method.name, "refused": o.refused} for o in outcomes if o.refused is not None]
     return {
         "title": title,
+        "how": how_trained(points.iloc[0]),
         "kin": json.dumps([str(points[name].iloc[0]) for name in BENCH if name not in MODEL]),
         **{name: str(points[name].iloc[0]) for name in BENCH},
         "classes": first.class_names,
@@ -169,17 +169,19 @@ def _card(bench: dict[str, Any], selected: pd.DataFrame, rule: Rule, pays: str) 
     if plain is not None:
         sentences.append(
             f"On {bench['dataset']}, plain training (scratch) gets {percent(plain['accuracy'])} % and treats groups "
-            f"differently by {percent(plain['dca'])} points (DCA)."
+            f"differently by {percent(plain['dca'])} points (DCA): of 100 people of the same class, so many more are judged "
+            "rightly in the best served group than in the worst, on the mean of the classes."
         )
     else:
         sentences.append("There is no plain training (scratch) to compare with; the most accurate model stands in for it.")
     if "fairdro" in set(selected["method"]) and "fairdro" not in names:
         sentences.append(f"FairDRO has no point to choose by the selection rule: {rule}.")
     if hero is not None:
-        first = next(iter(rows))
-        fairer = sum(row["dca"] < rows[hero]["dca"] for row in rows.values())
+        first = names[0]
+        fairer = sum(rows[name]["dca"] < rows[hero]["dca"] for name in names)
         sentences.append(_effect(_called(hero, told), rows[hero], plain))
-        sentences.append(_fairest(hero, fairer, _called(first, told), rows[first], plain))
+        if len(names) > 1:
+            sentences.append(_fairest(hero, fairer, _called(first, told), rows[first], plain))
         figures = _figures(hero, rows[hero], plain) if plain is not None else ""
     sentences += [f"Who pays, on the test part: {pays}"] if pays else []
     text = " ".join(sentences).replace(" %", "\u00a0%").replace(" = ", "\u00a0=\u00a0")
@@ -204,7 +206,7 @@ def _effect(called: str, row: Row, plain: Row | None) -> str:
 def _fairest(hero: str, fairer: int, called: str, row: Row, plain: Row | None) -> str:
     if fairer == 0:
         return f"Fairest method: {_spoken(hero)}, no other has a smaller DCA at this accuracy."
-    price = "" if plain is None or called == "scratch" else _price(row, plain)
+    price = "" if plain is None else _price(row, plain)
     count = "1 method is" if fairer == 1 else f"{fairer} methods are"
     return f"Fairest method: {called}, with {percent(row['dca'])} points{price}; {count} fairer than {_spoken(hero)} here."
 
@@ -215,12 +217,12 @@ def _price(row: Row, plain: Row) -> str:
 
 
 def _figures(name: str, row: Row, plain: Row) -> str:
-    units = {"dca": "points of DCA", "accuracy": "% balanced accuracy"}
+    units = {"dca": "points between groups (DCA)", "accuracy": "% judged rightly (balanced accuracy)"}
     lines = [
         f"<div><dt>{unit}</dt><dd>{percent(plain[key])} <span>→</span> <strong>{percent(row[key])}</strong></dd></div>"
         for key, unit in units.items()
     ]
-    return f'<p class="from-to">scratch → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
+    return f'<p class="from-to">plain training → {escape(_spoken(name))}</p><dl class="figures">{"".join(lines)}</dl>'
 
 
 def _how_chosen(rule: Rule, guard: Guard, protocols: list[str]) -> str:
@@ -238,25 +240,20 @@ def _circumstances(bench: dict[str, Any]) -> str:
     cells = [f"{name}, {group}" for name in bench["classes"] for group in bench["groups"]]
     smallest = min(range(len(cells)), key=bench["counts"].__getitem__)
     seeds = "one training per point" if bench["seeds"] == 1 else f"means over {bench['seeds']} seeds"
-    fair = "" if bench["fair_classes"] == ALL else f", gaps of {bench['fair_classes']}"
+    fair = "" if bench["fair_classes"] == ALL else f" Gaps are of {bench['fair_classes']}."
+    counted = {"balanced": "every class and group counts the same", "standard": "every row counts the same"}
     return (
-        f"{bench['protocol'].capitalize()} protocol, split {bench['split']}, {bench['model']} model, {bench['solver']} "
-        f"solver, {bench['objective']} objective{fair}, {seeds}. Smallest test cell: {cells[smallest]}, "
-        f"{bench['counts'][smallest]} samples."
+        f"Data: {bench['dataset']}, split {bench['split']}. How it was trained: {bench['how']}; "
+        f"{counted[bench['objective']]} ({bench['objective']} objective); {seeds}. {bench['protocol'].capitalize()} "
+        f"protocol.{fair} Smallest test cell: {cells[smallest]}, {bench['counts'][smallest]} samples."
     )
 
 
 def _spoken(name: str) -> str:
-    return "FairDRO" if name == "fairdro" else name
+    return {"fairdro": "FairDRO", "scratch": "plain training"}.get(name, name)
 
 
 def _embedded(data: dict[str, Any]) -> str:
     """Return JSON that cannot end the script element it stands in, whatever the names in it are."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _fingerprint(template: str, tag: str) -> str:
-    """Return the hash by which the page's security policy knows its own style or script, and runs no other."""
-    content = template.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

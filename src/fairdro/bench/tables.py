@@ -20,6 +20,10 @@ from fairdro.selection import Guard, KeepAccuracy, Rule, choose
 PAPER_RULE = KeepAccuracy()
 DEFAULT_GUARD = Guard()
 POINT = [*BENCH, "method", "hyperparameters"]
+SOLVERS = {
+    "fullbatch": "full-batch training", "minibatch": "mini-batch training", "weights": "weights inside boosting",
+    "out_of_fold": "full-batch training by out-of-fold errors", "head": "a head on held-out probabilities",
+}  # fmt: skip
 MEASURES = {"accuracy": "accuracy", "DCA": "dca", "worst acc.": "worst_accuracy"}
 
 
@@ -130,11 +134,13 @@ def findings(selected: pd.DataFrame) -> list[str]:
             str(name): (100 * float(accuracy), 100 * float(dca))
             for name, accuracy, dca in zip(bench["method"], bench["accuracy"], bench["dca"], strict=True)
         }
-        fairest = min(figures, key=lambda name: figures[name][1])
+        fair = [name for name in figures if name != "scratch"]
+        fairest = min(fair, key=lambda name: figures[name][1], default="scratch")
         shown = [name for name in dict.fromkeys(["scratch", "fairdro", fairest]) if name in figures]
         told = ", ".join(f"{name} {figures[name][0]:.2f} / {figures[name][1]:.2f}" for name in shown)
         where = bench_title(bench.iloc[0], ["model", "solver", *varying(selected)])
-        lines.append(f"{where} (accuracy / DCA): {told}; fairest of {len(figures)}: {fairest}.")
+        best = f"; fairest of {len(fair)} fair methods: {fairest}" if len(fair) > 1 else ""
+        lines.append(f"{where} (accuracy / DCA): {told}{best}.")
     return lines
 
 
@@ -144,10 +150,16 @@ def varying(table: pd.DataFrame) -> list[str]:
 
 
 def bench_title(row: pd.Series, named: Sequence[str]) -> str:
-    """Name the bench of a row by its dataset and some of what describes it."""
+    """Name the bench of a row: its dataset and, of what describes it, some words on how it was trained."""
     words = {"split": "split {}", "objective": "{} objective", "protocol": "{} protocol", "model": "{} model"}
-    words["fair_classes"] = "fair: {}"
-    return ", ".join([row["dataset"], *(words.get(name, "{}").format(row[name]) for name in dict.fromkeys(named))])
+    words |= {"fair_classes": "fair: {}", "solver": SOLVERS[row["solver"]]}
+    how = [words.get(name, "{}").format(row[name]) for name in dict.fromkeys(named)]
+    return f"{row['dataset']}: {', '.join(how)}" if how else str(row["dataset"])
+
+
+def how_trained(row: pd.Series) -> str:
+    """Name the model and the solver of a row in words."""
+    return f"{row['model']}, {SOLVERS[row['solver']]}"
 
 
 def comparison(selected: pd.DataFrame, refused: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import fairdro
-from fairdro.cli import bench, networks, tables
+from fairdro.cli import audit, bench, networks, tables
 from fairdro.cli.terminal import console, say, tell
 from fairdro.errors import InputError
 
@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Look after datasets of images and texts.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
-for command in (bench.bench, bench.report, networks.train, tables.fit, tables.head, tables.predict, tables.audit):
+for command in (bench.bench, bench.report, networks.train, tables.fit, tables.head, tables.predict, audit.audit):
     app.command()(command)
 data_app.command()(networks.check)
 

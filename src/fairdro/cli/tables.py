@@ -1,4 +1,4 @@
-"""``fairdro fit``, ``predict`` and ``audit``: tables of one's own."""
+"""``fairdro fit``, ``head`` and ``predict``: tables of one's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from fairdro.errors import InputError
 
 if TYPE_CHECKING:
     from fairdro.estimators.tables import FittedTable
-    from fairdro.metrics import Confusion
 
 
 def fit(
@@ -226,57 +225,3 @@ def predict(
     for note in notes:
         tell(note)
     tell(f"{table.num_rows:,} rows predicted; they are in {out}.")
-
-
-def audit(
-    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet with truth and predictions.")],
-    target: Annotated[str, typer.Option(help="Column with the truth.")],
-    prediction: Annotated[str, typer.Option(help="Column with what any model predicted.")],
-    group: Annotated[list[str], typer.Option(help="Sensitive column; give several for their combinations.")],
-    fair_class: Annotated[list[str] | None, typer.Option(help="Class that gaps are about; by default all classes.")] = None,
-    missing_groups: Annotated[
-        str | None,
-        typer.Option(
-            help="Where a group is missing: 'group' of its own (the default), or 'ignore', which counts others only."
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="File for the same in Markdown.")] = None,
-    *,
-    force: options.Force = False,
-) -> None:
-    """Judge the predictions of any model: metrics with intervals, and every class and group."""
-    from fairdro._utils.files import check_new, read_table, write_whole
-    from fairdro.estimators.card import build_audit
-    from fairdro.estimators.tables import audit_table
-
-    if out is not None:
-        check_new(out, force=force, inputs=[file])
-
-    with status(f"Reading {file} ..."):
-        table = read_table(file)
-    given = options.given_of(fair_classes=fair_class, missing_groups=missing_groups)
-    judged, notes = audit_table(table, target=target, prediction=prediction, groups=group, **given)
-    if out is not None:
-        write_whole(out, build_audit(f"{prediction!r} against {target!r} in {file.name}", judged, notes))
-    for note in notes:
-        tell(note)
-    _print_audit(judged)
-    if out is not None:
-        tell(f"The same is in {out}.")
-
-
-def _print_audit(judged: Confusion) -> None:
-    """Print the metrics with intervals, and every class and group."""
-    from fairdro.estimators.card import METRIC_NAMES, by_cell
-
-    metrics = Table("in percent", "value", "from", "to", title="95 % bootstrap intervals, drawn within each class and group")
-    for name, *row in judged.metrics().itertuples():
-        metrics.add_row(METRIC_NAMES[str(name)], *map(percent, row))
-    console.print(metrics)
-    if judged.about:
-        tell(judged.about)
-    cells = Table("class", "group", "rows", "accuracy", "from", "to", "note")
-    for (label, of), cell in by_cell(judged.cells()):
-        figures = (percent(cell[name]) for name in ("accuracy", "low", "high"))
-        cells.add_row(Text(label), Text(of), f"{cell['count']:,}", *figures, cell["note"])
-    console.print(cells)

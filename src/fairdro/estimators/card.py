@@ -81,12 +81,6 @@ def build_card(
     return "".join([*parts, "\n## Limits\n\n", LIMITS])
 
 
-def build_audit(title: str, confusion: Confusion, notes: Sequence[str]) -> str:
-    """Write an audit of predictions in Markdown."""
-    remarks = "".join(f"{escape(note)}\n\n" for note in notes)
-    return f"# Audit\n\n{escape(title)}\n\n{remarks}{_metrics(confusion)}\n{_cells(confusion)}"
-
-
 def _metrics(confusion: Confusion) -> str:
     table = confusion.metrics()
     rows = [

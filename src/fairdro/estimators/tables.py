@@ -1,7 +1,6 @@
-"""From a table in a file to a fair model, to predictions, to an audit: what the command line does for tables."""
+"""From a table in a file to a fair model and to predictions: what the command line does for tables."""
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ from fairdro.estimators.encoder import TableEncoder
 from fairdro.estimators.head import FairDROHead, fit_head
 from fairdro.estimators.head_classifier import FairDROHeadClassifier
 from fairdro.groups import encode_groups
-from fairdro.metrics import Confusion, confusion
+from fairdro.metrics import Confusion
 from fairdro.selection import plain_radius
 from fairdro.training.engines import models_for_tables
 
@@ -321,51 +320,3 @@ def string_columns(model: Any) -> list[str]:
 def probability_column(label: object) -> str:
     """Return the name of the column with a class's probability."""
     return f"probability of {label}"
-
-
-def audit_table(
-    table: pa.Table,
-    *,
-    target: str,
-    prediction: str,
-    groups: Sequence[str],
-    fair_classes: Sequence[str] | None = None,
-    missing_groups: str = "group",
-) -> tuple[Confusion, list[str]]:
-    """Judge predictions, whoever made them; return how rows were predicted, and sentences on what was left out.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-    target, prediction : str
-        Columns with the truth and with what was predicted; rows that lack one are left out.
-    groups : sequence of str
-        Sensitive columns; every combination of their values is a group.
-    fair_classes : sequence of str, optional
-        Names of the classes that gaps are about; by default all.
-    missing_groups : {"group", "ignore", "refuse"}
-        Whether a missing value is a group of its own, or its row is not counted.
-    """
-    check_columns(table, [target, prediction, *groups])
-    if not groups:
-        raise InputError("Name at least one sensitive column to judge by (--group).")
-    if missing_groups == "infer":
-        raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
-    notes: list[str] = []
-    known = pa.compute.and_(pa.compute.is_valid(table[target]), pa.compute.is_valid(table[prediction]))
-    if (lacking := table.num_rows - pa.compute.sum(known).as_py()) > 0:
-        notes.append(f"{lacking:,} rows without {target!r} or {prediction!r} are left out.")
-        table = table.filter(known)
-    truth = labels_of(table[target], target, several=False)
-    predicted = labels_of(table[prediction], prediction, several=False)
-    encoded = encode_groups(sensitive_columns(table, groups, missing_groups, notes), missing_groups)
-    if encoded.n_unknown:
-        notes.append(f"{encoded.n_unknown:,} of {len(encoded):,} rows have no group and are not counted.")
-    known = np.unique(truth)
-    if len(strange := np.setdiff1d(predicted, known)) > 0 and len(np.intersect1d(predicted, known)) > 0:
-        notes.append(f"{prediction!r} holds {strange[0]!r}, which never occurs in {target!r}.")
-        known = np.union1d(known, strange)
-    options = {"fair_classes": fair_classes or None, "labels": known}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*rows have no group", UserWarning)  # said in a note
-        return confusion(truth, predicted, sensitive_features=encoded, **options), notes

@@ -1,0 +1,253 @@
+"""From columns to an audit: what is counted as favourable, by which groups, and what there is to say of the rows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from fairdro.audit.inputs import Columns, Outcome, as_arrow
+from fairdro.audit.rates import (
+    Grouping,
+    calibration_table,
+    cell_table,
+    paired,
+    rate_changes,
+    rate_table,
+    score_table,
+)
+from fairdro.errors import InputError
+from fairdro.estimators.columns import sensitive_columns
+from fairdro.groups import MISSING, encode_groups
+from fairdro.metrics import Confusion, FairClasses
+
+
+@dataclass(frozen=True)
+class Rates:
+    """An outcome by group: the table of :func:`~fairdro.audit.rates.rate_table`."""
+
+    outcome: Outcome
+    table: pd.DataFrame
+
+    @property
+    def reference(self) -> str | None:
+        """The group that others are compared with; None where nobody is selected."""
+        return next(iter(self.table.index[self.table["reference"]]), None)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A prediction beside the truth, and a certificate of its gap, where there is one."""
+
+    prediction: str
+    confusion: Confusion
+    certificate: Any = None
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """The accuracy of every class and group, as of :func:`~fairdro.audit.rates.cell_table`."""
+        return cell_table(self.confusion)
+
+
+@dataclass(frozen=True)
+class Part:
+    """All there is by one sensitive column, or by the combinations of all.
+
+    Attributes
+    ----------
+    grouping : Grouping
+    rates : list of Rates
+        An entry per outcome.
+    rate_changes : list of (Outcome, DataFrame)
+        With two predictions: how rates change, by the outcome of the second.
+    judged : list of Judged
+        With a target: an entry per prediction.
+    accuracy_changes : DataFrame, optional
+        With a target and two predictions: how the accuracy of every class and group changes.
+    scores, calibration : DataFrame, optional
+        With a score; the second also needs a target.
+    """
+
+    grouping: Grouping
+    rates: list[Rates]
+    rate_changes: list[tuple[Outcome, pd.DataFrame]]
+    judged: list[Judged]
+    accuracy_changes: pd.DataFrame | None
+    scores: pd.DataFrame | None
+    calibration: pd.DataFrame | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """An audit, as plain tables.
+
+    Attributes
+    ----------
+    rows : int
+        How many were counted.
+    predictions : list of str
+        None, one or two columns.
+    target, score : str, optional
+        Columns.
+    threshold : float, optional
+        Scores above it count as favourable.
+    at_median : bool
+        Whether the threshold is the median of the scores.
+    favourable : str, optional
+        The prediction that is counted; None where every one is.
+    parts : list of Part
+        By every sensitive column, then by their combinations.
+    notes : list of str
+        Sentences on what was left out or assumed.
+    """
+
+    rows: int
+    predictions: list[str]
+    target: str | None
+    score: str | None
+    threshold: float | None
+    at_median: bool
+    favourable: str | None
+    parts: list[Part]
+    notes: list[str] = field(default_factory=list)
+
+
+def audit_table(
+    table: pa.Table | pd.DataFrame,
+    *,
+    groups: Sequence[str],
+    predictions: Sequence[str] = (),
+    target: str | None = None,
+    score: str | None = None,
+    threshold: float | None = None,
+    favourable: str | None = None,
+    fair_classes: Sequence[str] | None = None,
+    missing_groups: str = "group",
+) -> Audit:
+    """Audit predictions or scores, whoever made them.
+
+    Parameters
+    ----------
+    table : pyarrow.Table or DataFrame
+        Rows that lack a prediction, a score or the target are left out.
+    groups : sequence of str
+        Sensitive columns; each is looked at by itself, and all their combinations.
+    predictions : sequence of str
+        One column with what was predicted, or two to compare.
+    target : str, optional
+        Column with the truth: adds accuracies, gaps between them and, with a score, calibration.
+    score : str, optional
+        Column of numbers, more is better; with a target and within 0 and 1, the probability of the favourable class.
+    threshold : float, optional
+        Scores above it count as favourable; by default their median.
+    favourable : str, optional
+        The prediction that is good for people. Of two classes, by default 1, true, yes and the like, or else the last in
+        order; of more, every class is counted.
+    fair_classes : sequence of str, optional
+        Names of the classes that gaps in accuracy are about; by default all.
+    missing_groups : {"group", "ignore", "refuse"}
+        Whether rows without a group are a group of their own, or shown and not compared.
+    """
+    if missing_groups == "infer":
+        raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
+    columns = Columns(as_arrow(table), list(groups), list(predictions), target, score, threshold)
+    outcomes = columns.outcomes(favourable)
+    fair = columns.fair_codes(fair_classes)
+    sensitive = sensitive_columns(columns.table, groups, missing_groups, columns.notes)
+    grouped = [_grouped(sensitive[names], missing_groups) for names in _subsets(list(groups))]
+    _look_at_groups(grouped[-1], columns)
+    parts = [_part(columns, by, outcomes, fair) for by in grouped]
+    return Audit(
+        columns.table.num_rows, columns.predictions, target, score, columns.threshold, columns.at_median,
+        columns.favourable, parts, columns.notes,
+    )  # fmt: skip
+
+
+def _subsets(groups: list[str]) -> list[list[str]]:
+    """Return every column by itself, then all together."""
+    return [[name] for name in groups] + ([groups] if len(groups) > 1 else [])
+
+
+def _grouped(sensitive: pd.DataFrame, missing_groups: str) -> Grouping:
+    """Return the groups of some columns."""
+    encoded = encode_groups(sensitive, missing_groups)
+    names = list(encoded.names)
+    if encoded.n_unknown:
+        label = MISSING
+        while label in names:
+            label = f"({label})"
+        names.append(label)
+    lacking = np.asarray(sensitive.isna().any(axis=1))
+    unknown = np.bincount(encoded.values[lacking], minlength=len(names)) > 0
+    columns = [str(name) for name in sensitive.columns]
+    return Grouping(columns, names, encoded.values, unknown, compared=missing_groups == "group")
+
+
+def _look_at_groups(grouping: Grouping, columns: Columns) -> None:
+    """Refuse a single group, and say how many rows have none."""
+    known = [name for name, unknown in zip(grouping.names, grouping.unknown, strict=True) if not unknown]
+    if not known or len(grouping.names if grouping.compared else known) < 2:
+        raise InputError(f"There is one group only by {grouping.title!r}, {grouping.names[0]!r}: nothing to compare.")
+    lacking = int(grouping.sizes[grouping.unknown].sum())
+    if lacking and not grouping.compared:
+        counted = f"{lacking:,} of {columns.table.num_rows:,} rows have no group"
+        columns.notes.append(f"{counted}: their rate is shown, but they are not compared and have no accuracies.")
+
+
+def _part(columns: Columns, by: Grouping, outcomes: list[Outcome], fair: FairClasses) -> Part:
+    rates = [Rates(outcome, rate_table(outcome.favoured, by)) for outcome in outcomes]
+    pairs = [(a, b) for a in outcomes for b in outcomes if _are_pair(a, b, columns)]
+    accuracies = [] if columns.target is None else [_judge(name, columns, by, fair) for name in columns.predictions]
+    changed = None
+    if len(accuracies) == 2:
+        before, after = (one.confusion for one in accuracies)
+        changed = paired(before, after, _lost(columns, by)[:, : len(before.group_names)])
+    scores = calibration = None
+    if columns.score is not None:
+        scores = score_table(columns.scores, by, rates[-1].reference)
+        calibration = _calibration(columns, by)
+    return Part(
+        by, rates, [(b, rate_changes(a.favoured, b.favoured, by)) for a, b in pairs], accuracies, changed, scores,
+        calibration,
+    )  # fmt: skip
+
+
+def _are_pair(a: Outcome, b: Outcome, columns: Columns) -> bool:
+    return [a.column, b.column] == columns.predictions and a.value == b.value
+
+
+def _judge(name: str, columns: Columns, by: Grouping, fair: FairClasses) -> Judged:
+    """Count predictions by class and group ``(Y, A, Y)``; rows that are not compared are left out."""
+    shape = (len(columns.class_names), len(by.names), len(columns.class_names))
+    cells = np.ravel_multi_index((columns.codes[str(columns.target)], by.codes, columns.codes[name]), shape)
+    counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(np.float64)
+    shown = np.flatnonzero(~by.unknown | by.compared)
+    names = [by.names[a] for a in shown]
+    return Judged(name, Confusion(counts[:, shown], columns.class_names, names, fair_classes=fair))
+
+
+def _lost(columns: Columns, by: Grouping) -> np.ndarray:
+    """Count rows by class and group ``(Y, A)`` that the first prediction has right and the second wrong."""
+    truth, first, second = (columns.codes[str(name)] for name in (columns.target, *columns.predictions))
+    lost = (first == truth) & (second != truth)
+    return np.stack([by.count(lost & (truth == y)) for y in range(len(columns.class_names))])
+
+
+def _calibration(columns: Columns, grouping: Grouping) -> pd.DataFrame | None:
+    """Compare a score with the truth, where it can be the probability of the favourable class; else say why not, once."""
+    if columns.target is None:
+        return None
+    reason = ""
+    if columns.favourable is None:
+        reason = "which class it foretells was not said (--favourable)"
+    elif columns.scores.min() < 0 or columns.scores.max() > 1:
+        reason = "it is no probability, as it leaves the range from 0 to 1"
+    if reason:
+        sentence = f"Calibration of {columns.score!r} is not shown: {reason}."
+        columns.notes += [sentence] if sentence not in columns.notes else []
+        return None
+    return calibration_table(columns.scores, columns.is_value(columns.target, columns.favourable), grouping)
