@@ -229,9 +229,9 @@ def test_who_loses_is_said_only_beyond_chance_and_empty_cells_say_nothing():
     assert "no class and group loses or gains accuracy beyond chance" in " ".join(in_short(same))
     worse = table.assign(new=np.where((table["g"] == "a") & (np.arange(1200) < 200), "yes", table["new"]))
     changed = audit_table(worse, groups=["g"], predictions=["old", "new"], target="y")
-    assert "from old to new: no of the group a loses 33.3 (" in " ".join(in_short(changed))
+    assert "from old to new: the class no in the group a loses 33.3 (" in " ".join(in_short(changed))
     better = audit_table(worse, groups=["g"], predictions=["new", "old"], target="y")
-    assert "from new to old: no of the group a gains 33.3 (" in " ".join(in_short(better))
+    assert "from new to old: the class no in the group a gains 33.3 (" in " ".join(in_short(better))
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_parameters_are_those_of_the_method():
     model = FairClassifier(method="lbc", eta=2.0)
     assert clone(model).get_params() == model.get_params() == {
         "method": "lbc", "model": "linear", "class_weight": None, "small_cells": "warn", "min_cell_size": 30,
-        "missing_groups": "refuse", "random_state": 0, "verbose": False, "eta": 2.0,
+        "missing_groups": "refuse", "max_iter": None, "tol": 0.05, "random_state": 0, "verbose": False, "eta": 2.0,
     }  # fmt: skip
     assert model.set_params(method="fairdro", rho=3.0).get_params()["rho"] == 3.0
     with pytest.raises(InputError, match="There is no parameter 'modle'"):

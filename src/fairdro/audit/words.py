@@ -145,7 +145,7 @@ def _of_accuracy(part: Part, judged: Judged) -> str:
         return f"{gap}."
     (((label, group), worst),) = by_cell(judged.cells[enough].sort_values("accuracy").head(1))
     right = f"{share(worst['accuracy'])} of {rows(worst['rows'])}"
-    return f"{gap}. Least often right is {cut(label)} of the group {cut(group)}: {right}."
+    return f"{gap}. Least often right is the class {cut(label)} in the group {cut(group)}: {right}."
 
 
 def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
@@ -154,6 +154,6 @@ def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:
     for verb, sign, beyond in (("loses", -1, changed["high"] < 0), ("gains", 1, changed["low"] > 0)):
         for (label, group), row in by_cell(changed[beyond].sort_values("change", ascending=sign < 0).head(1)):
             points = between(abs(row["change"]), *sorted([abs(row["low"]), abs(row["high"])]))
-            told.append(f"{cut(label)} of the group {cut(group)} {verb} {points} points of accuracy")
+            told.append(f"the class {cut(label)} in the group {cut(group)} {verb} {points} points of accuracy")
     most = " and ".join(told) or "no class and group loses or gains accuracy beyond chance"
     return f"By {by}, from {predictions[0]} to {predictions[1]}: {most}."

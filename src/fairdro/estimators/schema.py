@@ -106,8 +106,8 @@ FITTED: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "FairDROClassifierCV": (LAYERED | FRONTIER, NAMED | LAYERS),
     "FairDROHead": (CELLS | FRONTIER | HEAD, {"_columns_": dict[str, list[str] | None]}),
     "FairDROHeadClassifier": (
-        CELLS | ROWS | FRONTIER | HEAD | JOINT | {"estimators_": several(array(None, dtype=int))},
-        NAMED,
+        CELLS | FRONTIER | HEAD | JOINT | {"estimators_": several(array(None, dtype=int))},
+        ROWS | NAMED,  # texts have no columns
     ),
     "FairDROBoostingClassifier": (CELLS | ROWS | FRONTIER | TREES, NAMED | HEAD | JOINT),
 }
