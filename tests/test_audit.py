@@ -350,3 +350,28 @@ def test_any_table_is_audited_or_refused_in_a_sentence(data, n):
             assert ((figures >= 0) & (figures <= 1) & (np.diff(figures, axis=1, prepend=0) >= -1e-12)).all()
             assert rates.table["rows"].sum() == audit.rows
             assert rates.table["p_value"].dropna().between(0, 1 + 1e-9).all()
+
+
+def test_two_dates_are_compared_by_intervals_of_independent_shares():
+    """The interval is that of Newcombe's paper for 56 of 70 and 48 of 80 (1998, table II, method 10)."""
+    now = pd.DataFrame({"sex": ["f"] * 70 + ["m"] * 70, "said": [1] * 56 + [0] * 14 + [1] * 35 + [0] * 35})
+    before = pd.DataFrame({"sex": ["f"] * 80 + ["m"] * 70 + ["x"] * 5, "said": [1] * 48 + [0] * 32 + [1] * 35 + [0] * 40})
+    found = audit_table(now, groups=["sex"], predictions=["said"], earlier=before, favourable="1")
+    ((words, changed),) = found.parts[0].since
+    assert words == "said is 1"
+    assert changed.loc["f", ["low", "high"]].tolist() == pytest.approx([0.0524, 0.3339], abs=5e-5)
+    assert changed.loc["m", "change"] == 0
+    assert np.isnan(changed.loc["x", "change"])
+    assert "most for f, from 60.0 % to 80.0 %" in " ".join(in_short(found))
+    assert any("earlier table has 155 rows" in note for note in found.notes)
+
+
+def test_an_earlier_table_is_judged_by_the_same_threshold_and_needs_the_same_columns():
+    now = pd.DataFrame({"sex": ["f", "m"] * 40, "s": np.linspace(0, 1, 80), "y": [0, 1] * 40, "p": [0, 1, 1, 1] * 20})
+    found = audit_table(now, groups=["sex"], predictions=["p"], target="y", score="s", earlier=now.assign(s=now["s"] + 0.2))
+    words = [words for words, _ in found.parts[0].since]
+    assert words == ["p is 1", "s is above 0.5 (the median)", "p is right"]
+    assert found.parts[0].since[1][1]["before"].tolist() == pytest.approx([0.7, 0.7], abs=0.01)
+    assert (found.parts[0].since[2][1]["change"].dropna() == 0).all()
+    with pytest.raises(InputError, match="no column 'p'"):
+        audit_table(now, groups=["sex"], predictions=["p"], earlier=now.drop(columns="p"))

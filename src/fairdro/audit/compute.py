@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from fairdro.audit.rates import (
     rate_changes,
     rate_table,
     score_table,
+    unpaired,
 )
 from fairdro.errors import InputError
 from fairdro.estimators.columns import sensitive_columns
@@ -70,6 +71,8 @@ class Part:
         With a target and two predictions: how the accuracy of every class and group changes.
     scores, calibration : DataFrame, optional
         With a score; the second also needs a target.
+    since : list of (str, DataFrame)
+        With an earlier table: what changed, in words, and by how much.
     """
 
     grouping: Grouping
@@ -79,6 +82,7 @@ class Part:
     accuracy_changes: pd.DataFrame | None
     scores: pd.DataFrame | None
     calibration: pd.DataFrame | None
+    since: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ def audit_table(
     favourable: str | None = None,
     fair_classes: Sequence[str] | None = None,
     missing_groups: str = "group",
+    earlier: pa.Table | pd.DataFrame | None = None,
 ) -> Audit:
     """Audit predictions or scores, whoever made them.
 
@@ -151,6 +156,8 @@ def audit_table(
         Names of the classes that gaps in accuracy are about; by default all.
     missing_groups : {"group", "ignore", "refuse"}
         Whether rows without a group are a group of their own, or shown and not compared.
+    earlier : pyarrow.Table or DataFrame, optional
+        The same columns of other rows, e.g. of last year: adds what has changed since.
     """
     if missing_groups == "infer":
         raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
@@ -161,6 +168,14 @@ def audit_table(
     grouped = [_grouped(sensitive[names], missing_groups) for names in _subsets(list(groups))]
     _look_at_groups(grouped[-1], columns)
     parts = [_part(columns, by, outcomes, fair) for by in grouped]
+    if earlier is not None:
+        before = audit_table(
+            earlier, groups=groups, predictions=predictions, target=target, score=score, threshold=columns.threshold,
+            favourable=columns.favourable, fair_classes=fair_classes, missing_groups=missing_groups,
+        )  # fmt: skip
+        columns.notes.append(f"The earlier table has {before.rows:,} rows.")
+        columns.notes += [f"Of the earlier table: {note}" for note in before.notes]
+        parts = [replace(now, since=_since(then, now)) for then, now in zip(before.parts, parts, strict=True)]
     return Audit(
         columns.table.num_rows, columns.predictions, target, score, columns.threshold, columns.at_median,
         columns.favourable, parts, columns.notes,
@@ -214,6 +229,20 @@ def _part(columns: Columns, by: Grouping, outcomes: list[Outcome], fair: FairCla
         by, rates, [(b, rate_changes(a.favoured, b.favoured, by)) for a, b in pairs], accuracies, changed, scores,
         calibration,
     )  # fmt: skip
+
+
+def _since(before: Part, now: Part) -> list[tuple[str, pd.DataFrame]]:
+    """Compare rates, and accuracies where there are some, with those of an earlier table."""
+    then = {(rates.outcome.column, rates.outcome.value): rates.table for rates in before.rates}
+    found = [
+        (rates.outcome.words, unpaired(then[key], rates.table, "rate"))
+        for rates in now.rates if (key := (rates.outcome.column, rates.outcome.value)) in then
+    ]  # fmt: skip
+    for first, second in zip(before.judged, now.judged, strict=True):
+        changed = unpaired(first.cells, second.cells, "accuracy")
+        changed.index = pd.Index([f"{label} / {group}" for label, group in changed.index], name="class / group")
+        found.append((f"{second.prediction} is right", changed))
+    return found
 
 
 def _are_pair(a: Outcome, b: Outcome, columns: Columns) -> bool:

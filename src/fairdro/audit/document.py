@@ -85,6 +85,7 @@ def document(audit: Audit) -> Iterator[Block]:
             yield from _rates(part, rates)
     chapters = [
         ("What changes from one prediction to the other", _changes),
+        ("What has changed since the earlier table", _since),
         ("Scores", _scores),
         ("How often each class is recognised, group by group", _accuracies),
         ("Whether scores mean the same in every group", _calibration),
@@ -150,6 +151,15 @@ def _changes(audit: Audit, part: Part) -> Iterator[Block]:
         yield Picture("Share recognised, of each class and group", bars, audit.predictions)
         rows = [[*names, f"{row['rows']:,}", *_change(row)] for names, row in by_cell(part.accuracy_changes)]
         yield Table(["class", "group", "rows", *_change_titles(audit)], rows, names=2)
+
+
+def _since(audit: Audit, part: Part) -> Iterator[Block]:
+    for words, table in part.since:
+        yield Heading(f"{words}, by {part.grouping.title}", 3)
+        columns = [str(table.index.name), "rows before", "rows now", "before, %", "now, %", "change, points (interval)"]
+        yield Table(
+            columns, [[name, f"{row['rows_before']:,}", f"{row['rows']:,}", *_change(row)] for name, row in rows_of(table)]
+        )
 
 
 def _change_titles(audit: Audit) -> list[str]:

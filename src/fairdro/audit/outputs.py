@@ -105,6 +105,8 @@ def _part(part: Part) -> dict[str, Any]:
             for judged in part.judged
         ],
     }
+    if part.since:
+        known["since"] = [{"words": words, "changes": _records(table)} for words, table in part.since]
     optional = {"accuracy_changes": part.accuracy_changes, "scores": part.scores, "calibration": part.calibration}
     return known | {name: _records(table) for name, table in optional.items() if table is not None}
 

@@ -146,6 +146,31 @@ def paired(before: Confusion, after: Confusion, lost: np.ndarray) -> pd.DataFram
     return table.rename(columns={"count": "rows", "plain": "before", "chosen": "after"}).astype({"rows": int})
 
 
+def unpaired(before: pd.DataFrame, after: pd.DataFrame, what: str) -> pd.DataFrame:
+    r"""Return how a share changes from one table to another, whose rows are others.
+
+    .. math:: d - \sqrt{(p_2 - l_2)^2 + (u_1 - p_1)^2} \quad \text{to} \quad d + \sqrt{(u_2 - p_2)^2 + (p_1 - l_1)^2}
+
+    with :math:`d = p_2 - p_1` and Wilson's intervals :math:`l, u` (Newcombe, 1998, method 10). Columns: ``rows_before``,
+    ``rows``, ``before``, ``after``, ``change``, ``low``, ``high``; what is in one table only has no change.
+
+    Parameters
+    ----------
+    before, after : DataFrame
+        With ``rows``, ``low``, ``high`` and the share.
+    what : str
+        The column of the share.
+    """
+    columns = ["rows", what, "low", "high"]
+    both = after[columns].join(before[columns].add_suffix("_before"), how="outer")
+    change = both[what] - both[f"{what}_before"]
+    down = np.hypot(both[what] - both["low"], both["high_before"] - both[f"{what}_before"])
+    up = np.hypot(both["high"] - both[what], both[f"{what}_before"] - both["low_before"])
+    counts = both[["rows_before", "rows"]].fillna(0).astype(int)
+    shares = {"before": both[f"{what}_before"], "after": both[what]}
+    return counts.assign(**shares, change=change, low=change - down, high=change + up)
+
+
 def cell_table(judged: Confusion) -> pd.DataFrame:
     """Return the accuracy of every class and group with Wilson's interval.
 

@@ -34,6 +34,8 @@ METHODS = {
     "divided by their pooled standard deviation; 95 % interval of Hedges and Olkin (1985). Negative means lower scores.",
     "Change": "Where two predictions are compared, both are of the same rows, and the 95 % interval of the difference is "
     "that of pairs (Agresti and Min, 2005). One that does not hold 0 is a change beyond chance.",
+    "Change since an earlier table": "Where another table is given, its rows are others, and the 95 % interval of the "
+    "difference is that of two independent shares (Newcombe, 1998). Scores are compared with the same threshold.",
     "Accuracy by class and group": "Of the rows that truly are of a class and group, the share that was predicted right. "
     "DCA is the difference between the best and the worst served group of a class, on the mean of the classes; DEO the same "
     "for every pair of class and prediction; the equalised-odds difference is the largest of these. Intervals are at 95 %: "
@@ -62,6 +64,8 @@ SOURCES = [
     "Hedges, Olkin (1985), Statistical Methods for Meta-Analysis. Academic Press.",
     "Agresti, Min (2005), Simple improved confidence intervals for comparing matched proportions. Statistics in Medicine "
     "24, 729-740.",
+    "Newcombe (1998), Interval estimation for the difference between independent proportions. Statistics in Medicine 17, "
+    "873-890.",
     "Hardt, Price, Srebro (2016), Equality of Opportunity in Supervised Learning (equalised odds). NeurIPS.",
     "Jung, Park, Chun, Moon (2023), Re-weighting based Group Fairness Regularization via Classwise Robust Optimization "
     "(DCA). ICLR.",
@@ -110,6 +114,7 @@ def in_short(audit: Audit) -> list[str]:
         found += [_of_accuracy(part, judged) for judged in part.judged]
         if part.accuracy_changes is not None:
             found.append(_of_changes(part.grouping.title, audit.predictions, part.accuracy_changes))
+        found += [_of_dates(part.grouping.title, words, table) for words, table in part.since]
     return found
 
 
@@ -146,6 +151,17 @@ def _of_accuracy(part: Part, judged: Judged) -> str:
     (((label, group), worst),) = by_cell(judged.cells[enough].sort_values("accuracy").head(1))
     right = f"{share(worst['accuracy'])} of {rows(worst['rows'])}"
     return f"{gap}. Least often right is the class {cut(label)} in the group {cut(group)}: {right}."
+
+
+def _of_dates(by: str, words: str, table: pd.DataFrame) -> str:
+    """Say which group changed most since the earlier table, of those that did beyond chance."""
+    beyond = table[(table["low"] > 0) | (table["high"] < 0)]
+    told = "no group changed beyond chance"
+    if len(beyond):
+        name = str(beyond["change"].abs().idxmax())
+        before, after = (float(beyond[when][name]) for when in ("before", "after"))
+        told = f"most for {cut(name)}, from {share(before)} to {share(after)}"
+    return f"By {by}, how often {words} since the earlier table: {told}."
 
 
 def _of_changes(by: str, predictions: list[str], changed: pd.DataFrame) -> str:

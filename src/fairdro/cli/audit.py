@@ -38,6 +38,9 @@ def audit(
             help="Where a group is missing: 'group' of its own (the default), or 'ignore', shown but not compared."
         ),
     ] = None,
+    earlier: Annotated[
+        Path | None, typer.Option(help="The same columns of other rows, e.g. of last year: adds what has changed since.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the whole audit: .html (a page), .md or .json.")] = None,
     *,
     force: options.Force = False,
@@ -49,12 +52,13 @@ def audit(
 
     if out is not None:
         check_format(out)
-        check_new(out, force=force, inputs=[file])
+        check_new(out, force=force, inputs=[file, *([earlier] if earlier else [])])
     with status(f"Reading {file} ..."):
         table = read_table(file)
+        before = None if earlier is None else read_table(earlier)
     given = options.given_of(
         predictions=prediction, target=target, score=score, threshold=threshold, favourable=favourable,
-        fair_classes=fair_class, missing_groups=missing_groups,
+        fair_classes=fair_class, missing_groups=missing_groups, earlier=before,
     )  # fmt: skip
     found = audit_table(table, groups=group, **given)
     if out is not None:
