@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro.errors import InputError, unknown_name
+from fairdro.certificates import CertifiedDCA, certify
+from fairdro.errors import InputError, check_share, unknown_name
 from fairdro.frontier import best_accuracy, best_dca, knee
 from fairdro.groups import TOO_FEW
 from fairdro.metrics import Confusion, FairClasses, cell_accuracy, class_accuracy, kept_accuracy, metric_table
@@ -32,12 +33,14 @@ from fairdro.metrics import Confusion, FairClasses, cell_accuracy, class_accurac
 __all__ = [
     "RULES",
     "AsAsked",
+    "CertifiedDCA",
     "Choice",
     "Guard",
     "KeepAccuracy",
     "Knee",
     "LimitDCA",
     "Rule",
+    "certify",
     "changes",
     "check_rule",
     "choose",
@@ -46,6 +49,7 @@ __all__ = [
     "judged_cells",
     "plain_radius",
     "points_of",
+    "points_rule_from",
     "rule_from",
     "rule_text",
     "small_cells",
@@ -67,12 +71,6 @@ KEEP_CLASS_ACCURACY = 0.8
 LARGE_LOSS = 0.01
 
 
-def _check_share(value: Any, name: str) -> None:
-    if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 0 <= value <= 1:
-        percent = f"; for {value:g} %, write {value / 100:g}" if isinstance(value, int | float) and 1 < value <= 100 else ""
-        raise InputError(f"{name} must be a share between 0 and 1, got {value!r}{percent}.")
-
-
 @dataclass(frozen=True)
 class Guard:
     """Keeps any rule from levelling down: from points at which a class is given up to make its groups equal.
@@ -89,9 +87,9 @@ class Guard:
     floor: float | None = None
 
     def __post_init__(self) -> None:
-        _check_share(self.keep_class_accuracy, "keep_class_accuracy")
+        check_share(self.keep_class_accuracy, "keep_class_accuracy")
         if self.floor is not None:
-            _check_share(self.floor, "floor")
+            check_share(self.floor, "floor")
 
     def __str__(self) -> str:
         asked = (
@@ -129,7 +127,7 @@ class KeepAccuracy:
     keep_accuracy: float = 0.95
 
     def __post_init__(self) -> None:
-        _check_share(self.keep_accuracy, "keep_accuracy")
+        check_share(self.keep_accuracy, "keep_accuracy")
 
     def __str__(self) -> str:
         return f"smallest DCA that keeps {100 * self.keep_accuracy:g} % of plain training's accuracy"
@@ -148,7 +146,7 @@ class LimitDCA:
     max_dca: float = 0.05
 
     def __post_init__(self) -> None:
-        _check_share(self.max_dca, "max_dca")
+        check_share(self.max_dca, "max_dca")
 
     def __str__(self) -> str:
         return f"largest accuracy with a DCA of at most {100 * self.max_dca:g} %"
@@ -182,31 +180,40 @@ class AsAsked:
         return Choice(len(points) - 1, "asked for")
 
 
-RULES: dict[str, Callable[..., KeepAccuracy | LimitDCA | Knee]] = {
+RULES: dict[str, Callable[..., KeepAccuracy | LimitDCA | Knee | CertifiedDCA]] = {
     "keep-accuracy": KeepAccuracy,
     "max-dca": LimitDCA,
     "knee": Knee,
+    "certified-dca": CertifiedDCA,
 }
 
 
-def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee:
-    """Read a selection rule: ``keep-accuracy=0.95``, ``max-dca=0.05`` or ``knee``."""
-    name, given, value = text.partition("=")
+def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee | CertifiedDCA:
+    """Read a rule: ``keep-accuracy=0.95``, ``max-dca=0.05``, ``knee``, ``certified-dca=0.05`` or, with delta, ``=0.05,0.1``."""
+    name, given, values = text.partition("=")
     if name not in RULES:
-        raise unknown_name("selection rule", name, ["keep-accuracy=0.95", "max-dca=0.05", "knee"])
+        raise unknown_name("selection rule", name, ["keep-accuracy=0.95", "max-dca=0.05", "knee", "certified-dca=0.05"])
     try:
-        return RULES[name](*([float(value)] if given else []))
+        return RULES[name](*([float(value) for value in values.split(",")] if given else []))
     except (InputError, ValueError, TypeError) as error:
         raise InputError(
             f"The selection rule {text!r} needs a share between 0 and 1, for example keep-accuracy=0.95 or max-dca=0.05."
         ) from error
 
 
+def points_rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee:
+    """Read a selection rule that goes by points alone."""
+    if isinstance(rule := rule_from(text), CertifiedDCA):
+        raise InputError("certified-dca needs rows that are set aside to certify, and a bench sets none aside; use max-dca.")
+    return rule
+
+
 def rule_text(rule: Any) -> str | None:
     """Write a selection rule so that :func:`rule_from` reads it; None for one of another kind."""
     for name, kind in RULES.items():
         if type(rule) is kind:
-            return "=".join([name, *(repr(float(value)) for value in vars(rule).values())])
+            values = ",".join(repr(float(value)) for value in vars(rule).values())
+            return f"{name}={values}" if values else name
     return None
 
 
