@@ -105,6 +105,11 @@ class Certificate:
             parts.append(self._plan(max_dca))
         return " ".join(parts)
 
+    def further(self) -> str:
+        """Say in words what is certified of the other figures."""
+        others = [f"{CERTIFIED[name]}: {_percent_up(bound)} %" for name, bound in self.bounds.items() if name != "dca"]
+        return f"Likewise at most, each by itself: {'; '.join(others)}."
+
     def _plan(self, max_dca: float) -> str:
         try:
             plan = rows_needed(self.confusion, max_dca, delta=self.delta)
@@ -341,7 +346,7 @@ def _rates_and_shares(judged: Any, shares: Any) -> tuple[np.ndarray, np.ndarray,
         spread = _numbers(shares, "shares")
         if spread.shape != accuracy.shape or not np.isfinite(spread).all() or (spread < 0).any() or spread.sum() == 0:
             raise InputError(f"shares must hold a number per class and group, shape {accuracy.shape}, none negative.")
-    return accuracy, spread / max(spread.sum(), 1), list(range(len(accuracy))) if fair is None else list(fair)
+    return accuracy, spread / (spread.sum() or 1.0), list(range(len(accuracy))) if fair is None else list(fair)
 
 
 @dataclass(frozen=True)
@@ -377,6 +382,17 @@ class CertifiedDCA:
     def sequence(self, points: pd.DataFrame) -> list[int]:
         """Return the positions of the points to certify, in order."""
         return [int(i) for i in non_dominated(points["accuracy"], points["dca"])[::-1]]
+
+    def certificate(self, judged: Confusion, tried: int) -> Certificate:
+        """Return what holds of the point that was taken: the limit of the DCA, and all else as if all were certified.
+
+        Which point is taken depends on the rows, so that its own bound of the DCA, below the limit, would not hold; and bounds
+        of other figures need delta divided by the number ``tried``, the length of the sequence.
+        """
+        found = certify(judged, delta=self.delta / max(tried, 1))
+        deo = self.max_dca if len(judged.class_names) == 2 else found.deo
+        method = f"{METHOD}; fixed-sequence testing of {tried} radii"
+        return replace(found, dca=self.max_dca, deo=deo, delta=self.delta, method=method)
 
     def walk(self, sequence: Sequence[int], judge: Callable[[int], Confusion]) -> int:
         """Return the last position before the first that is not certified.

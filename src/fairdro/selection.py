@@ -189,7 +189,7 @@ RULES: dict[str, Callable[..., KeepAccuracy | LimitDCA | Knee | CertifiedDCA]] =
 
 
 def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee | CertifiedDCA:
-    """Read a rule: ``keep-accuracy=0.95``, ``max-dca=0.05``, ``knee``, ``certified-dca=0.05`` or, with delta, ``=0.05,0.1``."""
+    """Read a rule: ``keep-accuracy=0.95``, ``max-dca=0.05``, ``knee``, ``certified-dca=0.05``, with delta ``=0.05,0.1``."""
     name, given, values = text.partition("=")
     if name not in RULES:
         raise unknown_name("selection rule", name, ["keep-accuracy=0.95", "max-dca=0.05", "knee", "certified-dca=0.05"])

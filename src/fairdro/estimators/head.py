@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,11 +116,14 @@ class HeadMixin(FrontierMixin):
         if len(places) == 0:
             known = ", ".join(f"{radius:g}" for radius in self.frontier_["rho"])
             raise InputError(f"{rho:g} is not among the radii of the frontier: {known}.")
-        other = copy.copy(self)
-        other.best_index_, other.rho_ = int(places[0]), float(self.frontier_["rho"].iloc[places[0]])
-        other.weights_ = self.frontier_weights_[other.best_index_]
-        other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
+        other = self._moved(int(places[0]))
         other._how_chosen_, other._asked_, other._on_choice_ = str(AsAsked()), True, []
+        other.__dict__.pop("_certified_", None)  # the certificate is of the radius that was chosen
+        return other
+
+    def _moved(self, place: int) -> Self:
+        other = super()._moved(place)
+        other.weights_ = self.frontier_weights_[place]
         return other
 
     def _head_decision(self, probabilities: np.ndarray) -> np.ndarray:
@@ -169,7 +171,11 @@ class FairDROHead(HeadMixin):
     calibration_ : ndarray of shape (1 + Y,)
         Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
     class_weight_ : ndarray of shape (Y,), or None
+    certificate_ : Certificate
+        As of :class:`~fairdro.FairDROClassifierCV`.
     """
+
+    _seed_given: int = 0
 
     def __init__(
         self,
@@ -186,7 +192,10 @@ class FairDROHead(HeadMixin):
         infer_groups: bool = True,
         min_cell_size: int = TOO_FEW,
         missing_groups: str = "refuse",
+        certify: Any = None,
+        delta: float = 0.05,
     ) -> None:
+        self.certify, self.delta = certify, delta
         self.rho, self.keep_accuracy, self.rule, self.rhos = rho, keep_accuracy, rule, rhos
         self.keep_class_accuracy, self.floor = keep_class_accuracy, floor
         self.objective, self.class_weight, self.fair_classes = objective, class_weight, fair_classes
@@ -205,8 +214,7 @@ class FairDROHead(HeadMixin):
         p_group : array-like of shape (N, A) or (N, Y, A)
             As in :func:`fit_head`; not read where no group is inferred.
         """
-        decision = self._head_decision(self._probabilities(p_class, p_group))
-        return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)]
+        return self._decided(self.decision_function(p_class, p_group))
 
     def predict_proba(self, p_class: Any, p_group: Any = None) -> np.ndarray:
         """Return the probabilities of the classes ``(N, Y)``, those of ``p_class`` calibrated on the rows of the fit.
@@ -218,6 +226,19 @@ class FairDROHead(HeadMixin):
     def decision_function(self, p_class: Any, p_group: Any = None) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
         return self._head_decision(self._probabilities(p_class, p_group))
+
+    def _fit(self, X: np.ndarray, cells: Cells) -> None:
+        fold = fold_numbers(stratified_folds(cells, seed=self._seed()), len(cells))
+        self._fit_head(OutOfFold(X, fold), cells)
+
+    def _seed(self) -> int:
+        return self._seed_given
+
+    def _classes_of(self, passed: np.ndarray) -> np.ndarray:
+        return self._decided(self._head_decision(passed))
+
+    def _decided(self, decision: np.ndarray) -> np.ndarray:
+        return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)]
 
     def _inferred(self, X: np.ndarray, cells: Cells) -> Cells:
         own = X[np.arange(len(X)), cells.y.numpy()]
@@ -323,6 +344,8 @@ def fit_head(
     sample_weight: Any = None,
     min_cell_size: int = TOO_FEW,
     missing_groups: str = "refuse",
+    certify: Any = None,
+    delta: float = 0.05,
     random_state: int = 0,
 ) -> FairDROHead:
     r"""Fit a head to probabilities from anywhere, on rows that no model was trained on.
@@ -354,8 +377,10 @@ def fit_head(
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         Where a sensitive feature is missing: raise an error; infer shares of the groups from ``p_group`` and the class;
         leave the row out; or take missing as a group of its own, which has a column of ``p_group``.
+    certify, delta
+        As of :class:`~fairdro.FairDROClassifierCV`.
     random_state : int, default 0
-        Seed of the folds.
+        Seed of the folds, and of the rows that are set aside.
 
     Returns
     -------
@@ -381,7 +406,10 @@ def fit_head(
         infer_groups=infer_groups,
         min_cell_size=min_cell_size,
         missing_groups=missing_groups,
+        certify=certify,
+        delta=delta,
     )
+    head._seed_given = random_state
     check_parameters(head)
     head._check_choice()
     codes, labels = encode_labels(y, "y")
@@ -392,8 +420,7 @@ def fit_head(
     if len(probabilities) != len(codes):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(codes)} labels.")
     cells = head._cells(codes, sensitive_features, weight, probabilities)
-    fold = fold_numbers(stratified_folds(cells, seed=random_state), len(codes))
-    head._fit_head(OutOfFold(probabilities, fold), cells)
+    head._fit_rows(probabilities, probabilities, cells)
     return head
 
 
