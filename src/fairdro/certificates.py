@@ -7,21 +7,18 @@ chosen, certify nothing. What is proven, and how, is in :mod:`fairdro.bounds`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri
 
 from fairdro.bounds import clopper_pearson_upper, gap_bound
 from fairdro.errors import InputError, check_share
-from fairdro.frontier import non_dominated
 from fairdro.metrics import Confusion, cell_accuracy, class_codes, confusion
 
-__all__ = ["CERTIFIED", "Certificate", "CertifiedDCA", "Plan", "certify", "rows_needed"]
+__all__ = ["CERTIFIED", "Certificate", "Plan", "certify", "rows_needed"]
 
 MOST_ROWS = 1e9
 METHOD = "exact binomial tests of the cells, combined (Lancaster)"
@@ -97,8 +94,8 @@ class Certificate:
     def sentence(self, max_dca: float | None = None) -> str:
         """Say in words what is certified of the DCA, and, where that is more than ``max_dca``, how many rows would do."""
         said = (
-            f"Certified with {_percent(1 - self.delta)} % confidence by {self.rows:,} rows: the gap in accuracy between "
-            f"groups (DCA) is at most {_percent_up(self.dca)} % (observed: {_gap_text(self.observed['dca'])})."
+            f"Certified with {percent_of(1 - self.delta)} % confidence by {self.rows:,} rows: the gap in accuracy between "
+            f"groups (DCA) is at most {percent_up(self.dca)} % (observed: {_gap_text(self.observed['dca'])})."
         )
         parts = [said, *self.remarks]
         if max_dca is not None and self.dca > max_dca:
@@ -107,7 +104,7 @@ class Certificate:
 
     def further(self) -> str:
         """Say in words what is certified of the other figures."""
-        others = [f"{CERTIFIED[name]}: {_percent_up(bound)} %" for name, bound in self.bounds.items() if name != "dca"]
+        others = [f"{CERTIFIED[name]}: {percent_up(bound)} %" for name, bound in self.bounds.items() if name != "dca"]
         return f"Likewise at most, each by itself: {'; '.join(others)}."
 
     def _plan(self, max_dca: float) -> str:
@@ -115,7 +112,7 @@ class Certificate:
             plan = rows_needed(self.confusion, max_dca, delta=self.delta)
         except InputError as error:
             return str(error)
-        return f"About {plan} such rows would certify {_percent(max_dca)} %."
+        return f"About {plan} such rows would certify {percent_of(max_dca)} %."
 
     def __str__(self) -> str:
         return self.sentence()
@@ -142,11 +139,12 @@ class Certificate:
         }
 
 
-def _percent(share: float) -> str:
+def percent_of(share: float) -> str:
+    """Return percent as people write a limit."""
     return f"{100 * share:.4g}"
 
 
-def _percent_up(share: float) -> str:
+def percent_up(share: float) -> str:
     """Return percent with one digit, rounded up, so that what is said is certified too."""
     return f"{min(math.ceil(1000 * share - 1e-9) / 10, 100):.1f}"
 
@@ -191,7 +189,7 @@ def certify(
     >>> print(certify(np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]])))
     Certified with 95 % confidence by 400 rows: the gap in accuracy between groups (DCA) is at most 16.2 % (observed: 7.5 %).
     """
-    _check_delta(delta)
+    check_delta(delta)
     found = _confusion(judged, y_pred, sensitive_features, labels)
     if fair_classes is not None:
         found = replace(found, fair_classes=class_codes(fair_classes, np.asarray(found.class_names)))
@@ -208,7 +206,8 @@ def certify(
     return Certificate(dca, deo, odds, worst, float(delta), found)
 
 
-def _check_delta(delta: Any) -> None:
+def check_delta(delta: Any) -> None:
+    """Refuse what is no probability of an error."""
     check_share(delta, "delta")
     if not 0 < delta < 1:
         raise InputError(f"delta must lie between 0 and 1, got {delta}; 0.05 stands for 95 % confidence.")
@@ -301,18 +300,18 @@ def rows_needed(judged: Any, max_dca: float, *, shares: Any = None, delta: float
     >>> print(rows_needed([[0.90, 0.88], [0.80, 0.77]], 0.05))
     7,000
     """
-    _check_delta(delta)
+    check_delta(delta)
     check_share(max_dca, "max_dca")
     check_share(chance, "chance")
     accuracy, spread, fair = _rates_and_shares(judged, shares)
     rates, share = accuracy[fair], spread[fair]
     best, worst = (np.take_along_axis(rates, f(rates, axis=1)[:, None], 1) for f in (np.argmax, np.argmin))
     gap = float((best - worst).mean())
-    wanted = f"No number of rows would certify {_percent(max_dca)} %"
+    wanted = f"No number of rows would certify {percent_of(max_dca)} %"
     if (share == 0).any() or np.isnan(gap):
         raise InputError(f"{wanted} while a class and group have no rows.")
     if gap >= max_dca:
-        raise InputError(f"{wanted}: the gap itself is {100 * gap:.1f} % on these rows.")
+        raise InputError(f"{wanted} if the gap is {100 * gap:.1f} %.")
     at_ends = [np.take_along_axis(share, f(rates, axis=1)[:, None], 1) for f in (np.argmax, np.argmin)]
     variance = sum(float((p * (1 - p) / of).sum()) for p, of in zip((best, worst), at_ends, strict=True))
 
@@ -322,7 +321,7 @@ def rows_needed(judged: Any, max_dca: float, *, shares: Any = None, delta: float
 
     low, high = 1.0, MOST_ROWS
     if not enough(high):
-        raise InputError(f"More than {MOST_ROWS:,.0f} rows would be needed to certify {_percent(max_dca)} %.")
+        raise InputError(f"More than {MOST_ROWS:,.0f} rows would be needed to certify {percent_of(max_dca)} %.")
     while high / low > 1.005:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -347,74 +346,3 @@ def _rates_and_shares(judged: Any, shares: Any) -> tuple[np.ndarray, np.ndarray,
         if spread.shape != accuracy.shape or not np.isfinite(spread).all() or (spread < 0).any() or spread.sum() == 0:
             raise InputError(f"shares must hold a number per class and group, shape {accuracy.shape}, none negative.")
     return accuracy, spread / (spread.sum() or 1.0), list(range(len(accuracy))) if fair is None else list(fair)
-
-
-@dataclass(frozen=True)
-class CertifiedDCA:
-    """The most accurate radius whose DCA is certified to be at most a limit, by fixed-sequence testing.
-
-    Radii are put in order by held-out rows: from the smallest DCA on, each more accurate than the one before. Then each is
-    certified at the full delta on rows that neither trained nor chose anything, until the first that fails; the last one
-    before it is taken. As the order does not depend on these rows, the DCA of what is taken exceeds the limit with a
-    probability of at most delta, however many radii are tried (Angelopoulos et al., Learn then Test, 2021).
-    """
-
-    max_dca: float = 0.05
-    delta: float = 0.05
-
-    def __post_init__(self) -> None:
-        check_share(self.max_dca, "max_dca")
-        _check_delta(self.delta)
-
-    def __str__(self) -> str:
-        return (
-            f"most accurate whose DCA is certified to be at most {_percent(self.max_dca)} %, "
-            f"with {_percent(1 - self.delta)} % confidence"
-        )
-
-    def __call__(self, points: pd.DataFrame, plain: pd.Series) -> Any:
-        """Refuse: points alone do not certify anything."""
-        raise InputError(
-            "CertifiedDCA needs rows that are set aside to certify: it is a rule for FairDROClassifierCV, heads and boosted "
-            "trees; choose by LimitDCA here."
-        )
-
-    def sequence(self, points: pd.DataFrame) -> list[int]:
-        """Return the positions of the points to certify, in order."""
-        return [int(i) for i in non_dominated(points["accuracy"], points["dca"])[::-1]]
-
-    def certificate(self, judged: Confusion, tried: int) -> Certificate:
-        """Return what holds of the point that was taken: the limit of the DCA, and all else as if all were certified.
-
-        Which point is taken depends on the rows, so that its own bound of the DCA, below the limit, would not hold; and bounds
-        of other figures need delta divided by the number ``tried``, the length of the sequence.
-        """
-        found = certify(judged, delta=self.delta / max(tried, 1))
-        deo = self.max_dca if len(judged.class_names) == 2 else found.deo
-        method = f"{METHOD}; fixed-sequence testing of {tried} radii"
-        return replace(found, dca=self.max_dca, deo=deo, delta=self.delta, method=method)
-
-    def walk(self, sequence: Sequence[int], judge: Callable[[int], Confusion]) -> int:
-        """Return the last position before the first that is not certified.
-
-        Parameters
-        ----------
-        sequence : sequence of int
-            Of :meth:`sequence`.
-        judge : callable
-            Gives how the rows that were set aside are predicted at a position; asked for no more than needed.
-        """
-        taken = None
-        for position in sequence:
-            certificate = certify(judge(position), delta=self.delta)
-            if certificate.dca > self.max_dca:
-                if taken is None:
-                    raise InputError(
-                        f"No radius is certified to have a DCA of at most {_percent(self.max_dca)} %. Of the fairest: "
-                        f"{certificate.sentence(self.max_dca)}"
-                    )
-                break
-            taken = position
-        if taken is None:
-            raise InputError("There is no radius to certify.")
-        return taken

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro.certificates import CertifiedDCA, certify
+from fairdro.certificates import certify, rows_needed
 from fairdro.errors import InputError, check_share, unknown_name
+from fairdro.fixed_sequence import CertifiedDCA
 from fairdro.frontier import best_accuracy, best_dca, knee
 from fairdro.groups import TOO_FEW
 from fairdro.metrics import Confusion, FairClasses, cell_accuracy, class_accuracy, kept_accuracy, metric_table
@@ -50,6 +51,7 @@ __all__ = [
     "plain_radius",
     "points_of",
     "points_rule_from",
+    "rows_needed",
     "rule_from",
     "rule_text",
     "small_cells",

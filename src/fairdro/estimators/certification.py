@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -13,13 +13,36 @@ import torch
 from sklearn.utils import _safe_indexing
 
 from fairdro.cells import Cells
-from fairdro.certificates import Certificate, CertifiedDCA, certify
+from fairdro.certificates import Certificate, certify, check_delta
 from fairdro.errors import InputError, check_share
 from fairdro.estimators.base import CellsMixin
+from fairdro.fixed_sequence import CertifiedDCA
+from fairdro.groups import encode_groups, encode_labels
 from fairdro.metrics import Confusion, confusion_counts
 from fairdro.training.folds import hold_out
 
 SET_ASIDE = 0.2  # share of rows, where a rule needs them and nothing else is said
+
+
+def rows_to_set_aside(y: Any, sensitive_features: Any, missing_groups: str, options: Mapping[str, Any]) -> np.ndarray | None:
+    """Return which rows options of a classifier set aside ``(N,)``, for what learns from rows before it; None for none."""
+    share = options.get("certify")
+    if share is None and isinstance(options.get("rule"), CertifiedDCA):
+        share = SET_ASIDE
+    if share is None or share == 0:
+        return None
+    _check_aside(share)
+    codes, labels = encode_labels(y, "y")
+    cells = Cells.from_labels(codes, encode_groups(sensitive_features, missing_groups), n_classes=len(labels))
+    mask = np.zeros(len(codes), dtype=bool)
+    mask[hold_out(cells, share, 0)[1]] = True
+    return mask
+
+
+def _check_aside(share: Any) -> None:
+    check_share(share, "certify")
+    if share in (0, 1):
+        raise InputError(f"certify must leave rows to train on and rows to certify, got {share!r}; 0.2 is usual.")
 
 
 class CertificationMixin(CellsMixin):
@@ -61,9 +84,8 @@ class CertificationMixin(CellsMixin):
             if mask.dtype != np.bool_ or mask.all() or not mask.any():
                 raise InputError("certify must be a share such as 0.2, or True and False for the rows to set aside.")
             return float(mask.mean())
-        check_share(asked, "certify")
-        if asked == 1 or (asked == 0 and self._certifying_rule() is not None):
-            raise InputError(f"certify must leave rows to train on and rows to certify, got {asked!r}; 0.2 is usual.")
+        if asked != 0 or self._certifying_rule() is not None:
+            _check_aside(asked)
         return float(asked)
 
     def _share_trained(self) -> float:
@@ -71,7 +93,7 @@ class CertificationMixin(CellsMixin):
 
     def _set_aside(self, cells: Cells, share: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows to train on, and those to set aside."""
-        check_share(self.delta, "delta")
+        check_delta(self.delta)
         if not self._countable_:
             raise InputError("Rows with weights, and groups in shares, cannot be certified; leave out certify.")
         if not isinstance(self.cv, numbers.Integral) and not hasattr(self.cv, "split"):
@@ -129,7 +151,8 @@ class CertificationMixin(CellsMixin):
         if not hasattr(self, "_certified_"):
             return super()._facts()
         certificate = self.certificate_
-        rows = "The rows were set aside before training: they neither trained nor chose the model."
+        use = "chose the radius by fixed-sequence testing only" if self._limit_ is not None else "did not choose it"
+        rows = f"The rows were set aside before anything else: they did not train the model, and {use}."
         return super()._facts() | {"certificate": f"{certificate.sentence()} {certificate.further()} {rows}"}
 
     def _classes_of(self, passed: Any) -> Any:
