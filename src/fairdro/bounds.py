@@ -32,7 +32,7 @@ import math
 import numpy as np
 from scipy.special import betainccinv, betaincinv, gammaincc, gammainccinv, ndtr, ndtri
 
-SHAPE = 4.0  # mean shape per cell: more is tighter where cells are alike, less where they are not
+SHAPE = 2.0  # mean shape per cell: more is tighter where cells are alike and large, less where errors are few
 POINTS, MULTIPLIERS = 256, 200  # of a cell's test, and of lambda
 LOWEST = -4.0  # normal score of a test below which it costs nothing
 

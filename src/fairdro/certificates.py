@@ -187,7 +187,7 @@ def certify(
     Examples
     --------
     >>> print(certify(np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]])))
-    Certified with 95 % confidence by 400 rows: the gap in accuracy between groups (DCA) is at most 16.2 % (observed: 7.5 %).
+    Certified with 95 % confidence by 400 rows: the gap in accuracy between groups (DCA) is at most 16.4 % (observed: 7.5 %).
     """
     check_delta(delta)
     found = _confusion(judged, y_pred, sensitive_features, labels)
@@ -298,7 +298,7 @@ def rows_needed(judged: Any, max_dca: float, *, shares: Any = None, delta: float
     Examples
     --------
     >>> print(rows_needed([[0.90, 0.88], [0.80, 0.77]], 0.05))
-    7,000
+    7,400
     """
     check_delta(delta)
     check_share(max_dca, "max_dca")
