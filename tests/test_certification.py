@@ -15,9 +15,9 @@ from fairdro.selection import CertifiedDCA, LimitDCA, certify
 pytestmark = pytest.mark.usefixtures("quick_heads")
 RHOS = [0, 1, 10]
 MODELS = {
-    "cv": lambda **options: FairDROClassifierCV(rhos=RHOS, cv=3, **options),
-    "head": lambda **options: FairDROHeadClassifier(rhos=RHOS, cv=3, **options),
-    "boosting": lambda **options: FairDROBoostingClassifier(rhos=RHOS, cv=3, n_estimators=20, n_jobs=1, **options),
+    "cv": lambda **options: FairDROClassifierCV(rhos=RHOS, cv=2, **options),
+    "head": lambda **options: FairDROHeadClassifier(rhos=RHOS, cv=2, **options),
+    "boosting": lambda **options: FairDROBoostingClassifier(rhos=RHOS, cv=2, n_estimators=20, n_jobs=1, **options),
     "weights": lambda **options: FairDROBoostingClassifier(
         rhos=RHOS, strategy="weights", n_estimators=20, n_jobs=1, **options
     ),
@@ -81,9 +81,9 @@ def test_where_none_is_certified_it_says_how_many_rows_would_do(made):
 
 
 def test_any_rule_is_certified_on_the_rows_set_aside():
-    X, y, sex = people()
-    model = FairDROClassifierCV(rhos=RHOS, rule=LimitDCA(0.3), certify=0.25, delta=0.2).fit(X, y, sensitive_features=sex)
-    assert (model.certificate_.rows, model.certificate_.delta) == (750, 0.2)
+    X, y, sex = people(800)
+    model = FairDROHeadClassifier(rhos=RHOS, rule=LimitDCA(0.3), certify=0.25, delta=0.2).fit(X, y, sensitive_features=sex)
+    assert (model.certificate_.rows, model.certificate_.delta) == (200, 0.2)
     assert "did not train the model, and did not choose it" in model.model_card().replace("\\", "")
     plain = clone(model).set_params(certify=None).fit(X, y, sensitive_features=sex)
     assert not hasattr(plain, "certificate_")
@@ -111,7 +111,7 @@ def test_rows_of_unknown_group_certify_nothing_and_leak_nothing(missing):
     aside = np.arange(1500) % 4 == 0
     other = np.where(aside[:, None], -X, X)
     first, second = (
-        FairDROClassifierCV(rhos=RHOS, cv=3, certify=aside, missing_groups=missing).fit(table, y, sensitive_features=sex)
+        FairDROClassifierCV(rhos=RHOS, cv=2, certify=aside, missing_groups=missing).fit(table, y, sensitive_features=sex)
         for table in (X, other)
     )
     np.testing.assert_array_equal(first.coef_, second.coef_)
@@ -125,16 +125,16 @@ def test_rows_of_unknown_group_certify_nothing_and_leak_nothing(missing):
         ({"certify": 1.0}, "must leave rows"),
         ({"certify": 0, "rule": CertifiedDCA()}, "must leave rows"),
         ({"certify": [0, 1]}, "True and False"),
-        ({"certify": [True, False]}, "of 2 rows"),
+        ({"certify": [True] + 9 * [False]}, "of 10 rows"),
         ({"certify": "some"}, "share between 0 and 1"),
         ({"certify": 0.2, "delta": 0}, "delta"),
-        ({"certify": 0.2, "cv": [(np.arange(100), np.arange(100, 200))]}, "no list of rows"),
+        ({"certify": 0.2, "cv": [(np.arange(200), np.arange(200, 400))]}, "no list of rows"),
         ({"certify": 0.0001}, "too few rows"),
         ({"rule": CertifiedDCA(), "rho": 1.0}, "nothing to choose"),
     ],
 )
 def test_wrong_parameters_are_refused_in_a_sentence(options, said):
-    X, y, sex = people(200)
+    X, y, sex = people(400)
     with pytest.raises(InputError, match=said):
         FairDROClassifierCV(**options).fit(X, y, sensitive_features=sex)
 
