@@ -1,4 +1,4 @@
-"""Show that the gap is below a limit: rows that are set aside certify it, and choose the radius by fixed-sequence testing."""
+"""Show that the gap is below a limit: rows that are set aside certify it, and choose the radius in a fixed sequence."""
 
 import numpy as np
 

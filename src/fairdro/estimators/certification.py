@@ -26,10 +26,9 @@ SET_ASIDE = 0.2  # share of rows, where a rule needs them and nothing else is sa
 
 def rows_to_set_aside(y: Any, sensitive_features: Any, missing_groups: str, options: Mapping[str, Any]) -> np.ndarray | None:
     """Return which rows options of a classifier set aside ``(N,)``, for what learns from rows before it; None for none."""
-    share = options.get("certify")
-    if share is None and isinstance(options.get("rule"), CertifiedDCA):
-        share = SET_ASIDE
-    if share is None or share == 0:
+    needed = isinstance(options.get("rule"), CertifiedDCA)
+    share = options.get("certify", SET_ASIDE if needed else 0)
+    if share == 0 and not needed:
         return None
     _check_aside(share)
     codes, labels = encode_labels(y, "y")
@@ -128,16 +127,18 @@ class CertificationMixin(CellsMixin):
     def _walk(self, rule: CertifiedDCA, X: Any, own: Cells, passed: Any, others: Cells) -> None:
         """Certify radii one after another as the rule says, and become the model of the last that is."""
         models: dict[int, CertificationMixin] = {}
+        counts: dict[int, np.ndarray] = {}
 
         def judge(place: int) -> Confusion:
             models[place] = self if place == self.best_index_ else self._refitted(place, X, own)
-            models[place]._certified_ = models[place]._counts_of(passed, others)
-            return self._confusion(models[place]._certified_)
+            counts[place] = models[place]._counts_of(passed, others)
+            return self._confusion(counts[place])
 
-        taken = models[rule.walk(self._sequence, judge)]
-        self.__dict__.update(taken.__dict__)
-        self._delta_, self._limit_, self._tried_ = float(rule.delta), float(rule.max_dca), len(self._sequence)
-        del self._sequence
+        sequence = self.__dict__.pop("_sequence")
+        taken = rule.walk(sequence, judge)
+        self.__dict__.update(models[taken].__dict__)
+        self._certified_, self._tried_ = counts[taken], len(sequence)
+        self._delta_, self._limit_ = float(rule.delta), float(rule.max_dca)
 
     def _counts_of(self, passed: Any, cells: Cells) -> np.ndarray:
         """Count how rows that were set aside are predicted ``(Y, A, Y)``."""
