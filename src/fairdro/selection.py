@@ -16,28 +16,32 @@ The largest accuracy of the worst cell, as a rule of one's own:
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fairdro.errors import InputError, unknown_name
+from fairdro.certificates import certify, rows_needed
+from fairdro.errors import InputError, check_share, unknown_name
+from fairdro.fixed_sequence import CertifiedDCA
 from fairdro.frontier import best_accuracy, best_dca, knee
 from fairdro.groups import TOO_FEW
-from fairdro.metrics import Confusion, FairClasses, cell_accuracy, class_accuracy, kept_accuracy, metric_table
+from fairdro.metrics import FairClasses, kept_accuracy, metric_table
+from fairdro.who_pays import KEEP_CLASS_ACCURACY, changes, who_pays, who_pays_most
 
 __all__ = [
     "RULES",
     "AsAsked",
+    "CertifiedDCA",
     "Choice",
     "Guard",
     "KeepAccuracy",
     "Knee",
     "LimitDCA",
     "Rule",
+    "certify",
     "changes",
     "check_rule",
     "choose",
@@ -46,6 +50,8 @@ __all__ = [
     "judged_cells",
     "plain_radius",
     "points_of",
+    "points_rule_from",
+    "rows_needed",
     "rule_from",
     "rule_text",
     "small_cells",
@@ -63,14 +69,6 @@ class Choice:
 
 
 Rule = Callable[[pd.DataFrame, pd.Series], Choice]
-KEEP_CLASS_ACCURACY = 0.8
-LARGE_LOSS = 0.01
-
-
-def _check_share(value: Any, name: str) -> None:
-    if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 0 <= value <= 1:
-        percent = f"; for {value:g} %, write {value / 100:g}" if isinstance(value, int | float) and 1 < value <= 100 else ""
-        raise InputError(f"{name} must be a share between 0 and 1, got {value!r}{percent}.")
 
 
 @dataclass(frozen=True)
@@ -89,9 +87,9 @@ class Guard:
     floor: float | None = None
 
     def __post_init__(self) -> None:
-        _check_share(self.keep_class_accuracy, "keep_class_accuracy")
+        check_share(self.keep_class_accuracy, "keep_class_accuracy")
         if self.floor is not None:
-            _check_share(self.floor, "floor")
+            check_share(self.floor, "floor")
 
     def __str__(self) -> str:
         asked = (
@@ -129,7 +127,7 @@ class KeepAccuracy:
     keep_accuracy: float = 0.95
 
     def __post_init__(self) -> None:
-        _check_share(self.keep_accuracy, "keep_accuracy")
+        check_share(self.keep_accuracy, "keep_accuracy")
 
     def __str__(self) -> str:
         return f"smallest DCA that keeps {100 * self.keep_accuracy:g} % of plain training's accuracy"
@@ -148,7 +146,7 @@ class LimitDCA:
     max_dca: float = 0.05
 
     def __post_init__(self) -> None:
-        _check_share(self.max_dca, "max_dca")
+        check_share(self.max_dca, "max_dca")
 
     def __str__(self) -> str:
         return f"largest accuracy with a DCA of at most {100 * self.max_dca:g} %"
@@ -182,31 +180,40 @@ class AsAsked:
         return Choice(len(points) - 1, "asked for")
 
 
-RULES: dict[str, Callable[..., KeepAccuracy | LimitDCA | Knee]] = {
+RULES: dict[str, Callable[..., KeepAccuracy | LimitDCA | Knee | CertifiedDCA]] = {
     "keep-accuracy": KeepAccuracy,
     "max-dca": LimitDCA,
     "knee": Knee,
+    "certified-dca": CertifiedDCA,
 }
 
 
-def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee:
-    """Read a selection rule: ``keep-accuracy=0.95``, ``max-dca=0.05`` or ``knee``."""
-    name, given, value = text.partition("=")
+def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee | CertifiedDCA:
+    """Read a rule: ``keep-accuracy=0.95``, ``max-dca=0.05``, ``knee``, ``certified-dca=0.05``, with delta ``=0.05,0.1``."""
+    name, given, values = text.partition("=")
     if name not in RULES:
-        raise unknown_name("selection rule", name, ["keep-accuracy=0.95", "max-dca=0.05", "knee"])
+        raise unknown_name("selection rule", name, ["keep-accuracy=0.95", "max-dca=0.05", "knee", "certified-dca=0.05"])
     try:
-        return RULES[name](*([float(value)] if given else []))
+        return RULES[name](*([float(value) for value in values.split(",")] if given else []))
     except (InputError, ValueError, TypeError) as error:
         raise InputError(
             f"The selection rule {text!r} needs a share between 0 and 1, for example keep-accuracy=0.95 or max-dca=0.05."
         ) from error
 
 
+def points_rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee:
+    """Read a selection rule that goes by points alone."""
+    if isinstance(rule := rule_from(text), CertifiedDCA):
+        raise InputError("certified-dca needs rows that are set aside to certify, and a bench sets none aside; use max-dca.")
+    return rule
+
+
 def rule_text(rule: Any) -> str | None:
     """Write a selection rule so that :func:`rule_from` reads it; None for one of another kind."""
     for name, kind in RULES.items():
         if type(rule) is kind:
-            return "=".join([name, *(repr(float(value)) for value in vars(rule).values())])
+            values = ",".join(repr(float(value)) for value in vars(rule).values())
+            return f"{name}={values}" if values else name
     return None
 
 
@@ -332,84 +339,3 @@ def choose_radius(
     frontier = metric_table(counts, fair).assign(diverged=diverged, **told, selected=np.arange(len(radii)) == choice.index)
     frontier.insert(0, "rho", np.asarray(radii, dtype=np.float64))
     return choice, frontier
-
-
-def changes(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None) -> pd.DataFrame:
-    """Return what every class and group loses or gains against plain training, on the same rows.
-
-    Columns are ``count``, ``plain`` and ``chosen`` (accuracies), ``change``, and ``low`` and ``high``, the ends of its 95 %
-    interval; NaN where rows are not countable.
-
-    Parameters
-    ----------
-    plain, chosen : Confusion
-    lost : ndarray of shape (Y, A), optional
-        How many rows plain training predicts right and the chosen model wrong. With them, intervals are those of pairs
-        (Agresti and Min, 2005); without, as if both had been judged on rows of their own, so too wide.
-    """
-    before, after = (cell_accuracy(c.counts).ravel() for c in (plain, chosen))
-    count, change = chosen.counts.sum(-1).ravel(), after - before
-    n = np.where(count > 0, count, np.nan)
-    if lost is None:
-        middle, variance = change, (before * (1 - before) + after * (1 - after)) / n
-    else:
-        differ = 2 * lost.ravel() + n * change + 1  # rows that one predicts right and the other wrong, and half a row each
-        middle = n * change / (n + 2)
-        variance = np.maximum(differ / (n + 2) - middle**2, 0) / (n + 2)
-    half = NormalDist().inv_cdf(0.975) * np.sqrt(variance) if chosen.countable else np.full(len(count), np.nan)
-    index = pd.MultiIndex.from_product([chosen.class_names, chosen.group_names], names=["class", "group"])
-    ends = {"low": np.minimum(middle - half, change), "high": np.maximum(middle + half, change)}
-    return pd.DataFrame({"count": count, "plain": before, "chosen": after, "change": change} | ends, index=index)
-
-
-def who_pays_most(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None) -> str:
-    """Say in a few words which class and group loses most against plain training."""
-    judged = _judged(changes(plain, chosen, lost))
-    if len(judged) == 0:
-        return "too few rows to say"
-    ((cell, points),) = _in_words(judged.head(1), sign=-1)
-    if judged["change"].iloc[0] >= 0:
-        return "no one"
-    return f"{cell} loses {points}" if judged["change"].iloc[0] <= -LARGE_LOSS else f"no one loses more than {points}"
-
-
-def _judged(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the changes of cells with enough rows, the largest loss first."""
-    return table[table["count"] >= TOO_FEW].sort_values("change")
-
-
-def who_pays(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None, *, most: int = 3) -> list[str]:
-    """Say in words which classes and groups lose and gain against plain training; cells with too few rows are left out.
-
-    Parameters are those of :func:`changes`; at most ``most`` cells that lose are named.
-    """
-    table = changes(plain, chosen, lost)
-    judged = _judged(table)
-    few = int(((table["count"] > 0) & (table["count"] < TOO_FEW)).sum())
-    sentences = []
-    kept = [class_accuracy(c.counts) for c in (plain, chosen)]
-    for name, before, after in zip(chosen.class_names, *kept, strict=True):
-        if after < KEEP_CLASS_ACCURACY * before:
-            shares = f"{100 * after:.1f} % of it are recognised instead of {100 * before:.1f} %"
-            sentences.append(f"{name} is recognised much less often: {shares}, on the mean of the groups.")
-    losing = judged[judged["change"] <= -LARGE_LOSS].head(most)
-    sentences += [f"{cell} loses {points} against plain training." for cell, points in _in_words(losing, sign=-1)]
-    if len(losing) == 0 and len(judged) > 0:
-        lost_most = -100 * float(judged["change"].iloc[0])
-        which = f"No class and group with {TOO_FEW} held-out rows or more" if few else "No class and group"
-        sentences.append(
-            f"{which} loses {f'more than {lost_most:.1f} points' if lost_most > 0 else 'accuracy'} against plain training."
-        )
-    gaining = judged[judged["change"] >= LARGE_LOSS].tail(1)
-    sentences += [f"{cell} gains most: {points}." for cell, points in _in_words(gaining, sign=1)]
-    if few:
-        sentences.append(f"Classes and groups with fewer than {TOO_FEW} held-out rows, too few to say who pays: {few}.")
-    return sentences
-
-
-def _in_words(table: pd.DataFrame, sign: int) -> Iterator[tuple[str, str]]:
-    """Give the name of every cell, and how many points it loses (-1) or gains (1), with the interval."""
-    figures = 100 * sign * table[["change", "low", "high"]].to_numpy(np.float64)
-    for (label, group), (value, *ends) in zip(table.index.to_list(), figures, strict=True):
-        interval = "" if np.isnan(ends[0]) else f" ({min(ends):.1f} to {max(ends):.1f})"
-        yield f"{group} / {label}", f"{value:.1f} points{interval}"

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from fairdro.audit.rates import (
     score_table,
     unpaired,
 )
+from fairdro.certificates import Certificate, certify
 from fairdro.errors import InputError
 from fairdro.estimators.columns import sensitive_columns
 from fairdro.groups import MISSING, encode_groups
@@ -42,11 +42,11 @@ class Rates:
 
 @dataclass(frozen=True)
 class Judged:
-    """A prediction beside the truth, and a certificate of its gap, where there is one."""
+    """A prediction beside the truth, and what these rows certify of its gaps if they neither trained nor chose the model."""
 
     prediction: str
     confusion: Confusion
-    certificate: Any = None
+    certificate: Certificate
 
     @cached_property
     def cells(self) -> pd.DataFrame:
@@ -256,7 +256,8 @@ def _judge(name: str, columns: Columns, by: Grouping, fair: FairClasses) -> Judg
     counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(np.float64)
     shown = np.flatnonzero(~by.unknown | by.compared)
     names = [by.names[a] for a in shown]
-    return Judged(name, Confusion(counts[:, shown], columns.class_names, names, fair_classes=fair))
+    judged = Confusion(counts[:, shown], columns.class_names, names, fair_classes=fair)
+    return Judged(name, judged, certify(judged))
 
 
 def _lost(columns: Columns, by: Grouping) -> np.ndarray:

@@ -12,7 +12,7 @@ import pandas as pd
 from fairdro._utils.markdown import percent
 from fairdro.audit.compute import Audit, Judged, Part, Rates
 from fairdro.audit.rates import SMALL_SHARE
-from fairdro.audit.words import LIMITS, METHODS, NO_VERDICT, SOURCES, between, in_short, p_value, remark, share
+from fairdro.audit.words import HOLDS, LIMITS, METHODS, NO_VERDICT, SOURCES, between, in_short, p_value, remark, share
 from fairdro.estimators.card import METRIC_NAMES, by_cell
 
 
@@ -206,8 +206,7 @@ def _metrics(judged: Judged) -> Iterator[Block]:
     yield Table(["in percent", "value (interval)"], rows)
     if judged.confusion.about:
         yield Sentences([judged.confusion.about])
-    if judged.certificate is not None:
-        yield Sentences([judged.certificate.sentence()])
+    yield Sentences([judged.certificate.sentence(), HOLDS])
 
 
 def _calibration(audit: Audit, part: Part) -> Iterator[Block]:

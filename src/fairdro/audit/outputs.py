@@ -100,8 +100,8 @@ def _part(part: Part) -> dict[str, Any]:
                 "prediction": judged.prediction,
                 "metrics": _records(judged.confusion.metrics().rename_axis("metric")),
                 "cells": _records(judged.cells),
+                "certificate": judged.certificate.to_dict(),
             }
-            | ({} if judged.certificate is None else {"certificate": judged.certificate.to_dict()})
             for judged in part.judged
         ],
     }

@@ -13,6 +13,7 @@ from fairdro.groups import TOO_FEW
 NO_VERDICT = (
     "These are figures, with how far chance reaches. They are no verdict: no limit is applied, nothing passes or fails."
 )
+HOLDS = "That holds if these rows neither trained the model nor chose it, or anything of it."
 MOST_LETTERS = 60
 EVERY_RATE = "No prediction was named as the favourable one (--favourable); tables have the rates of each."
 
@@ -40,6 +41,9 @@ METHODS = {
     "DCA is the difference between the best and the worst served group of a class, on the mean of the classes; DEO the same "
     "for every pair of class and prediction; the equalised-odds difference is the largest of these. Intervals are at 95 %: "
     "Wilson's for a class and group, for gaps and means those of a bootstrap within each class and group.",
+    "Certificate": "Beside what was observed, an upper bound of the gap that is too small with a probability of at most "
+    "5 %, at any number of rows, by exact binomial tests of all classes and groups. It holds only if the rows neither "
+    "trained the model nor chose it, or anything of it, and are a sample of the people it is for.",
     "Calibration": "Where a score is a probability, it should come true as often as it says, in every group. Mean score and "
     "observed share are compared for all rows of a group and within five ranges of the score; intervals are Wilson's.",
 }

@@ -23,7 +23,7 @@ from typing import Any
 from fairdro.bench.plan import BenchPlan
 from fairdro.bench.tables import DEFAULT_GUARD, PAPER_RULE
 from fairdro.errors import InputError
-from fairdro.selection import Guard, Rule, rule_from
+from fairdro.selection import Guard, Rule, points_rule_from
 
 KINDS: dict[str, tuple[Any, str]] = {
     "list[str]": (list, 'a list of names, for example ["adult"]'),
@@ -81,7 +81,7 @@ def read_study(path: Path) -> Study:
         raise InputError(f"{path} describes no bench; begin each with a line [[bench]].")
     _check(content, STUDY_KINDS, lines, None)
     try:
-        rule = rule_from(content["select"]) if "select" in content else Study.rule
+        rule = points_rule_from(content["select"]) if "select" in content else Study.rule
     except InputError as error:
         raise lines.error("select", None, str(error)) from error
     if content.get("workers", 1) < 1:

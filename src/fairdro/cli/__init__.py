@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import fairdro
-from fairdro.cli import audit, bench, networks, tables
+from fairdro.cli import audit, bench, certificates, networks, tables
 from fairdro.cli.terminal import console, say, tell
 from fairdro.errors import InputError
 
@@ -26,6 +26,7 @@ data_app = typer.Typer(help="Look after datasets of images and texts.", no_args_
 app.add_typer(data_app, name="data")
 for command in (bench.bench, bench.report, networks.train, tables.fit, tables.head, tables.predict, audit.audit):
     app.command()(command)
+app.command()(certificates.certify)
 data_app.command()(networks.check)
 
 

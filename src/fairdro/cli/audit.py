@@ -125,7 +125,7 @@ def _change(row: dict[str, Any]) -> list[str]:
 
 def _print_accuracies(found: Audit, part: Part) -> None:
     """Print the metrics of every prediction with intervals, and every class and group."""
-    from fairdro.audit.words import between
+    from fairdro.audit.words import HOLDS, between
     from fairdro.estimators.card import METRIC_NAMES, by_cell
 
     title = "accuracy, with 95 % bootstrap intervals, drawn within each class and group"
@@ -135,8 +135,7 @@ def _print_accuracies(found: Audit, part: Part) -> None:
         metrics.add_row(title, *(between(*column.loc[name]) for column in columns))
     console.print(metrics)
     for judged in part.judged:
-        if judged.certificate is not None:
-            tell(judged.certificate.sentence())
+        tell(f"{judged.certificate.sentence()} {HOLDS}")
     if part.judged[0].confusion.about:
         tell(part.judged[0].confusion.about)
     title = "accuracy of each class and group, in percent"

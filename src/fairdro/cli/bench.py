@@ -203,9 +203,9 @@ def _job(given: dict[str, Any]) -> tuple[Job, nn.Module | None]:
 
 def _rule(select: str | None) -> Rule:
     from fairdro.bench.tables import PAPER_RULE
-    from fairdro.selection import rule_from
+    from fairdro.selection import points_rule_from
 
-    return PAPER_RULE if select is None else rule_from(select)
+    return PAPER_RULE if select is None else points_rule_from(select)
 
 
 def _guard(given: dict[str, float]) -> Guard:

@@ -32,6 +32,19 @@ FairClass = Annotated[
     list[str] | None,
     typer.Option(help="Class whose accuracy is to be equal over groups, e.g. approvals only; by default all classes."),
 ]
+Certify = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of rows to set aside, e.g. 0.2: they neither train nor choose the model, and certify its gaps."
+    ),
+]
+CertifiedDca = Annotated[
+    float | None,
+    typer.Option(help="Choose the most accurate radius whose DCA is certified to be at most so much, e.g. 0.05."),
+]
+Delta = Annotated[
+    float | None, typer.Option(help="Probability with which a certificate may be wrong; by default 0.05: 95 % confidence.")
+]
 MissingGroups = Annotated[
     str | None,
     typer.Option(help="Where a group is missing: 'group' of its own (the default), 'infer', 'ignore' or 'refuse'."),

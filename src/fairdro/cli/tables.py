@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fairdro._utils.markdown import percent
 from fairdro.cli import options
+from fairdro.cli.certificates import certifying
 from fairdro.cli.terminal import console, sentences, status, tell
 from fairdro.errors import InputError
 
@@ -30,6 +31,9 @@ def fit(
     class_weight: options.ClassWeight = None,
     fair_class: options.FairClass = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
+    certify: options.Certify = None,
+    certified_dca: options.CertifiedDca = None,
+    delta: options.Delta = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out.")] = None,
     model: Annotated[
         str | None,
@@ -62,6 +66,7 @@ def fit(
 
     given = _choice(
         rho=rho,
+        **certifying(certify, certified_dca, delta),
         keep_accuracy=keep_accuracy,
         keep_class_accuracy=keep_class_accuracy,
         floor=floor,
@@ -90,6 +95,8 @@ def _choice(**given: Any) -> dict[str, Any]:
     """Return the options that were given, unless two of them say how to choose rho."""
     if given["keep_accuracy"] is not None and given["rho"] is not None:
         raise InputError("Give --keep-accuracy or --rho, not both: the first chooses rho.")
+    if "rule" in given and (given["keep_accuracy"] is not None or given["rho"] is not None):
+        raise InputError("Give --certified-dca, --keep-accuracy or --rho, not two of them: each says how to choose rho.")
     if given["keep_accuracy"] is not None and not 0 <= given["keep_accuracy"] <= 1:
         raise InputError(f"--keep-accuracy is a share between 0 and 1, got {given['keep_accuracy']:g}.")
     return options.given_of(**given)
@@ -120,6 +127,10 @@ def _print_fitted(fitted: FittedTable, where: str) -> None:
     for sentence in final.who_pays():
         tell(sentence)
     chosen = "as asked for" if final._asked_ else f"the {final._how_chosen_}"
+    if hasattr(final, "certificate_"):
+        certificate = final.certificate_
+        tell(f"{certificate.sentence()} These rows were set aside before anything else.")
+        tell(certificate.further())
     tell(f"rho = {final.rho_:.4g}, {chosen}. {where}")
 
 
@@ -165,6 +176,9 @@ def head(
     fair_class: options.FairClass = None,
     missing_groups: options.MissingGroups = None,
     rho: Annotated[float | None, typer.Option(help="Radius, instead of one that is chosen.")] = None,
+    certify: options.Certify = None,
+    certified_dca: options.CertifiedDca = None,
+    delta: options.Delta = None,
     *,
     force: options.Force = False,
 ) -> None:
@@ -176,6 +190,7 @@ def head(
 
     given = _choice(
         rho=rho,
+        **certifying(certify, certified_dca, delta),
         keep_accuracy=keep_accuracy,
         keep_class_accuracy=keep_class_accuracy,
         floor=floor,

@@ -85,7 +85,19 @@ class CellsMixin:
         self.cell_counts_ = known.counts.numpy() * scale
         self._countable_ = weight is None and not known.soft
         self._unknown_, self._weight_scale_ = self._say_unknown(groups), scale
-        return self._inferred(X, cells) if groups.known is not None and not groups.unknown_group else cells
+        return cells
+
+    def _settled(self, X: Any, cells: Cells) -> Cells:
+        """Return the cells with shares of the groups that are missing, where these are to be inferred."""
+        return self._inferred(X, cells) if cells.known is not None and not cells.unknown_group else cells
+
+    def _fit_rows(self, passed: Any, X: Any, cells: Cells) -> None:
+        """Train on rows: as they were passed, as they were validated, and their cells."""
+        self._fit(X, self._settled(X, cells))
+
+    def _fit(self, X: Any, cells: Cells) -> None:
+        """Train on validated rows and keep what prediction needs."""
+        raise NotImplementedError
 
     def _settle_classes(self, codes: np.ndarray) -> None:
         """Keep what errors on every class cost, and which classes are to be fair, by the order of the classes."""
@@ -138,6 +150,7 @@ class CellsMixin:
         groups = found
         if given:
             counts = self._held_out_counts(X, Cells.from_labels(codes, found, n_classes=len(self.classes_)))
+            counts = counts * self._share_trained()
             names, how, floor = [str(c) for c in self.classes_], self.small_cells, self.min_cell_size
             groups = settle_small_cells(found, counts, class_names=names, how=how, floor=floor, rows=self._counted)
         self.group_names_ = groups.names
@@ -147,6 +160,14 @@ class CellsMixin:
     def _held_out_counts(self, X: Any, cells: Cells) -> np.ndarray:
         """Return how many rows of every cell the model will be judged by ``(Y, A)``."""
         return cells.known_part.counts.numpy()
+
+    def _share_trained(self) -> float:
+        """Return the share of rows that is not set aside."""
+        return 1.0
+
+    def _seed(self) -> int:
+        """Return the seed of what is drawn."""
+        raise NotImplementedError
 
     def _inferred(self, X: Any, cells: Cells) -> Cells:
         """Return the cells with inferred shares of the groups that are missing."""
@@ -188,12 +209,8 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
             Counts a row as this many, within its cell.
         """
         self._check_parameters()
-        self._fit(*self._validated(X, y, sensitive_features, sample_weight))
+        self._fit_rows(X, *self._validated(X, y, sensitive_features, sample_weight))
         return self
-
-    def _fit(self, X: Any, cells: Cells) -> None:
-        """Train on validated rows and keep what prediction needs."""
-        raise NotImplementedError
 
     def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
         """Return the rows as scikit-learn checks them, and their cells."""

@@ -15,7 +15,7 @@ from fairdro._utils.progress import bar
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
-from fairdro.estimators.choice import HeldOut
+from fairdro.estimators.choice import FrontierMixin, HeldOut
 from fairdro.estimators.head_classifier import FairDROHeadClassifier
 from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW
@@ -86,6 +86,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         Of held-out rows.
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         As of :class:`~fairdro.FairDROClassifier`.
+    certify, delta
+        As of :class:`~fairdro.FairDROClassifierCV`.
     n_jobs : int, default -1
         Threads, in scikit-learn's sense: -1 for all cores, None for one.
     random_state : int, default 0
@@ -107,6 +109,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         With ``head``: the temperatures of class and group by which probabilities are calibrated before a decision.
     calibration_ : ndarray of shape (1 + Y,)
         Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
+    certificate_ : Certificate
+        With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
     feature_importances_ : ndarray of shape (D,)
         Share of the gain in predicting the class that is due to every column.
     n_estimators_ : int
@@ -145,6 +149,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
         missing_groups: str = "refuse",
+        certify: Any = None,
+        delta: float = 0.05,
         n_jobs: int | None = -1,
         random_state: int = 0,
         verbose: bool = False,
@@ -170,6 +176,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
         self.missing_groups = missing_groups
+        self.certify = certify
+        self.delta = delta
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -207,6 +215,9 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
             super()._fit(X, cells)
         else:
             self._fit_weights(X, cells, self._radii())
+        self._describe_trees()
+
+    def _describe_trees(self) -> None:
         gain = self._trees[0].importances()
         self.feature_importances_ = gain / max(gain.sum(), np.finfo(float).tiny)
         self.trees_ = [grown.text() for grown in self._trees]
@@ -241,10 +252,24 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         ordinary = torch.from_numpy(p_class.argmax(1))
         self._choose(HeldOut.of(judged.predict(X[test])[0], ordinary, held, plain_radius(radii)), radii)
         self.calibration_ = fit_class_scaling(logarithms(p_class), held)
-        trained = self._grow(replace(self._sweep(radii), rho=self.rho_), X, cells)
+        self._grow_chosen(X, cells, plain)
+
+    def _grow_chosen(self, X: np.ndarray, cells: Cells, plain: Trees) -> None:
+        """Grow the trees of the chosen radius on all rows, and keep those of plain training beside them."""
+        trained = self._grow(replace(self._sweep(np.zeros(1)), rho=self.rho_), X, cells)
         self.weights_ = trained.weights[0, 0, :, : cells.n_known_groups].numpy()
         self.n_estimators_ = trained.rounds[0]
         self._trees = [*trained.trees, plain]
+
+    def _moved(self, place: int) -> Self:
+        return super()._moved(place) if self.strategy == "head" else FrontierMixin._moved(self, place)
+
+    def _refitted(self, place: int, X: Any, cells: Cells) -> Self:
+        other = self._moved(place)
+        if self.strategy != "head":
+            other._grow_chosen(X, cells, self._grown()[1])
+            other._describe_trees()
+        return other
 
     def _grow(self, method: Method, X: np.ndarray, cells: Cells) -> WeightedTrees:
         with bar("growing trees", 1, show=self.verbose) as part:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import numbers
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,14 +16,14 @@ from torch import Tensor
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
-from fairdro.estimators.base import CellsMixin
+from fairdro.estimators.certification import CertificationMixin
 from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW
 from fairdro.methods import OBJECTIVES, FairDRO
 from fairdro.metrics import Confusion, confusion_counts, kept_accuracy, lost_counts
 from fairdro.selection import (
-    KEEP_CLASS_ACCURACY,
     AsAsked,
+    CertifiedDCA,
     Guard,
     KeepAccuracy,
     Rule,
@@ -37,6 +38,7 @@ from fairdro.selection import (
     who_pays_most,
 )
 from fairdro.training.folds import FOLDS, folds_of
+from fairdro.who_pays import KEEP_CLASS_ACCURACY
 
 if TYPE_CHECKING:
     import altair as alt
@@ -89,7 +91,7 @@ class HeldOut:
         return HeldOut(self.counts + other.counts, self.lost + other.lost, self.ordinary + other.ordinary, seen)
 
 
-class FrontierMixin(CellsMixin, SavingMixin):
+class FrontierMixin(CertificationMixin, SavingMixin):
     """A model with a whole frontier: one radius that is asked for, or one that a selection rule chooses."""
 
     rho: float | None
@@ -149,13 +151,16 @@ class FrontierMixin(CellsMixin, SavingMixin):
 
     def _choose(self, judged: HeldOut, radii: np.ndarray, diverged: np.ndarray | None = None) -> None:
         """Keep how held-out rows were predicted, and choose a radius."""
-        judged, rule = judged.scaled(self._weight_scale_), self._selection_rule()
+        judged, asked = judged.scaled(self._weight_scale_), self._selection_rule()
+        rule = (
+            KeepAccuracy(0.0) if isinstance(asked, CertifiedDCA) else asked
+        )  # the smallest DCA, from which on it certifies
         options = {"diverged": diverged, "seen": judged.seen, **self._kept()}
         choice, self.frontier_ = choose_radius(judged.counts, radii, rule, guard=self._guard(), **options)
         self.confusion_, self._lost_, self._ordinary_ = judged.counts, judged.lost, judged.ordinary
         self.best_index_, self.rho_ = int(choice.index), float(radii[choice.index])
         self._asked_ = isinstance(rule, AsAsked)
-        self._how_chosen_ = getattr(rule, "__name__", None) or str(rule)
+        self._how_chosen_ = getattr(asked, "__name__", None) or str(asked)
         self._judged: dict[int, Confusion] = {}
         plain = plain_radius(radii)
         self.frontier_["who_pays"] = [
@@ -168,9 +173,28 @@ class FrontierMixin(CellsMixin, SavingMixin):
             unguarded, _ = choose_radius(judged.counts, radii, rule, **options)
             points = points_of(judged_cells(shown, self._by_class()["fair_classes"]), **self._kept())
             self._on_choice_ = self._remark_on_guard(points, plain, choice.index, unguarded.index, radii)
-            if small := self._small_cells_named(shown):
+            if isinstance(asked, CertifiedDCA):  # which counts every cell
+                self._sequence = self._to_certify(asked, points, plain)
+            elif small := self._small_cells_named(shown):
                 by_all, _ = choose_radius(judged.counts, radii, rule, guard=self._guard(), every_cell=True, **options)
                 self._on_choice_ += self._remark_on_small_cells(small, shown, radii, choice.index, by_all.index)
+
+    def _to_certify(self, rule: CertifiedDCA, points: pd.DataFrame, plain: int) -> list[int]:
+        """Return the rows of the frontier to certify, in order; those that level down only where all do."""
+        sound = ~self.frontier_["diverged"].to_numpy()
+        passing = sound & self._guard().passes(points, points.iloc[plain])
+        eligible = np.flatnonzero(passing if passing.any() else sound)
+        return [int(eligible[i]) for i in rule.sequence(points.iloc[eligible])]
+
+    def _moved(self, place: int) -> Self:
+        """Return a copy that stands at another row of the frontier."""
+        other = copy.copy(self)
+        other.best_index_, other.rho_ = place, float(self.frontier_["rho"].iloc[place])
+        other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == place)
+        return other
+
+    def _refitted(self, place: int, X: Any, cells: Cells) -> Self:
+        return self._moved(place)
 
     def _warn_unseen(self, counts: np.ndarray) -> None:
         """Warn of classes and groups without a held-out row, and where there is nothing to be fair between."""

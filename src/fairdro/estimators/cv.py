@@ -1,7 +1,7 @@
 """FairDRO whose radius is chosen by cross-validation."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -60,6 +60,13 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         As of :class:`FairDROClassifier`. Figures count rows of known group only; the choice also counts inferred shares.
     max_iter, tol
         As of :class:`FairDROClassifier`.
+    certify : float or array of bool, optional
+        Share of rows, or which rows, to set aside before anything else, stratified by class and group: they neither train
+        nor choose the model, and then certify it. By default none; 0.2 with ``rule=CertifiedDCA()``. Steps of a pipeline
+        before this one see these rows; where they learn from them, set rows aside yourself and use
+        :func:`fairdro.selection.certify`.
+    delta : float, default 0.05
+        Probability with which the certificate may be wrong; a ``CertifiedDCA`` has its own.
     random_state : int, default 0
         Seed of the folds, and of the multi-layer perceptron.
     verbose : bool, default False
@@ -75,6 +82,8 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         Row of ``frontier_``.
     confusion_ : ndarray of shape (P, Y, A, Y)
         Held-out rows by radius, class, group and prediction.
+    certificate_ : Certificate
+        With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
     classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`FairDROClassifier`.
     coef_, intercept_, coefs_, intercepts_, plain_coefs_, plain_intercepts_
@@ -101,6 +110,8 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         missing_groups: str = "refuse",
         max_iter: int | None = None,
         tol: float = UNSETTLED,
+        certify: Any = None,
+        delta: float = 0.05,
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
@@ -121,6 +132,8 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         self.missing_groups = missing_groups
         self.max_iter = max_iter
         self.tol = tol
+        self.certify = certify
+        self.delta = delta
         self.random_state = random_state
         self.verbose = verbose
 
@@ -133,6 +146,11 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
                 self._fit_layers(self._fairdro(self.rho_), X, cells, part(0))
                 plain = self._train_plain(X, cells, np.arange(len(cells)), part(1))
         self._keep_plain(plain, plain_logits, cells.take(torch.from_numpy(rows)))
+
+    def _refitted(self, place: int, X: Any, cells: Cells) -> Self:
+        other = self._moved(place)
+        other._fit_layers(self._fairdro(other.rho_), X, cells, None)
+        return other
 
     def _cross_validate(self, sweep: Method, X: Any, cells: Cells) -> tuple[HeldOut, np.ndarray, np.ndarray, np.ndarray]:
         """Judge all points on held-out rows; return also plain training's logits of these, their numbers, and who diverged.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from fairdro._utils.hashing import digest
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.estimators.choice import FrontierMixin, HeldOut
-from fairdro.estimators.parts import cell_probabilities, numbers
+from fairdro.estimators.parts import cell_probabilities, in_order, numbers
 from fairdro.estimators.parts import infer_groups as infer_missing
 from fairdro.estimators.saving import demand, plain_parameters, read_parameters
 from fairdro.estimators.schema import check_fitted
@@ -118,11 +117,14 @@ class HeadMixin(FrontierMixin):
         if len(places) == 0:
             known = ", ".join(f"{radius:g}" for radius in self.frontier_["rho"])
             raise InputError(f"{rho:g} is not among the radii of the frontier: {known}.")
-        other = copy.copy(self)
-        other.best_index_, other.rho_ = int(places[0]), float(self.frontier_["rho"].iloc[places[0]])
-        other.weights_ = self.frontier_weights_[other.best_index_]
-        other.frontier_ = self.frontier_.assign(selected=np.arange(len(self.frontier_)) == other.best_index_)
+        other = self._moved(int(places[0]))
         other._how_chosen_, other._asked_, other._on_choice_ = str(AsAsked()), True, []
+        other.__dict__.pop("_certified_", None)  # the certificate is of the radius that was chosen
+        return other
+
+    def _moved(self, place: int) -> Self:
+        other = super()._moved(place)
+        other.weights_ = self.frontier_weights_[place]
         return other
 
     def _fits_together(self) -> bool:
@@ -174,7 +176,11 @@ class FairDROHead(HeadMixin):
     calibration_ : ndarray of shape (1 + Y,)
         Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
     class_weight_ : ndarray of shape (Y,), or None
+    certificate_ : Certificate
+        As of :class:`~fairdro.FairDROClassifierCV`.
     """
+
+    _seed_given: int = 0
 
     def __init__(
         self,
@@ -191,7 +197,10 @@ class FairDROHead(HeadMixin):
         infer_groups: bool = True,
         min_cell_size: int = TOO_FEW,
         missing_groups: str = "refuse",
+        certify: Any = None,
+        delta: float = 0.05,
     ) -> None:
+        self.certify, self.delta = certify, delta
         self.rho, self.keep_accuracy, self.rule, self.rhos = rho, keep_accuracy, rule, rhos
         self.keep_class_accuracy, self.floor = keep_class_accuracy, floor
         self.objective, self.class_weight, self.fair_classes = objective, class_weight, fair_classes
@@ -210,8 +219,7 @@ class FairDROHead(HeadMixin):
         p_group : array-like of shape (N, A) or (N, Y, A)
             As in :func:`fit_head`; not read where no group is inferred.
         """
-        decision = self._head_decision(self._probabilities(p_class, p_group))
-        return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)]
+        return self._decided(self.decision_function(p_class, p_group))
 
     def predict_proba(self, p_class: Any, p_group: Any = None) -> np.ndarray:
         """Return the probabilities of the classes ``(N, Y)``, those of ``p_class`` calibrated on the rows of the fit.
@@ -223,6 +231,19 @@ class FairDROHead(HeadMixin):
     def decision_function(self, p_class: Any, p_group: Any = None) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
         return self._head_decision(self._probabilities(p_class, p_group))
+
+    def _fit(self, X: np.ndarray, cells: Cells) -> None:
+        fold = fold_numbers(stratified_folds(cells, seed=self._seed()), len(cells))
+        self._fit_head(OutOfFold(X, fold), cells)
+
+    def _seed(self) -> int:
+        return self._seed_given
+
+    def _classes_of(self, passed: np.ndarray) -> np.ndarray:
+        return self._decided(self._head_decision(passed))
+
+    def _decided(self, decision: np.ndarray) -> np.ndarray:
+        return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)]
 
     def _inferred(self, X: np.ndarray, cells: Cells) -> Cells:
         own = X[np.arange(len(X)), cells.y.numpy()]
@@ -286,6 +307,8 @@ def fit_head(
     sample_weight: Any = None,
     min_cell_size: int = TOO_FEW,
     missing_groups: str = "refuse",
+    certify: Any = None,
+    delta: float = 0.05,
     random_state: int = 0,
 ) -> FairDROHead:
     r"""Fit a head to probabilities from anywhere, on rows that no model was trained on.
@@ -317,8 +340,10 @@ def fit_head(
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         Where a sensitive feature is missing: raise an error; infer shares of the groups from ``p_group`` and the class;
         leave the row out; or take missing as a group of its own, which has a column of ``p_group``.
+    certify, delta
+        As of :class:`~fairdro.FairDROClassifierCV`.
     random_state : int, default 0
-        Seed of the folds.
+        Seed of the folds, and of the rows that are set aside.
 
     Returns
     -------
@@ -344,32 +369,20 @@ def fit_head(
         infer_groups=infer_groups,
         min_cell_size=min_cell_size,
         missing_groups=missing_groups,
+        certify=certify,
+        delta=delta,
     )
+    head._seed_given = random_state
     head._check_parameters()
     if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool) or random_state < 0:
         raise InputError(f"random_state must be a whole number, zero or more, got {random_state!r}.")
     codes, labels = encode_labels(y, "y")
-    head.classes_, codes = _in_order(codes, labels, classes)
+    head.classes_, codes = in_order(codes, labels, classes)
     weight = None if sample_weight is None else numbers(sample_weight, "sample_weight")
     names = encode_groups(sensitive_features, missing_groups).names
     probabilities = cell_probabilities(p_class, p_group, len(head.classes_), len(names), infer_groups)
     if len(probabilities) != len(codes):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(codes)} labels.")
     cells = head._cells(codes, sensitive_features, weight, probabilities)
-    fold = fold_numbers(stratified_folds(cells, seed=random_state), len(codes))
-    head._fit_head(OutOfFold(probabilities, fold), cells)
+    head._fit_rows(probabilities, probabilities, cells)
     return head
-
-
-def _in_order(codes: np.ndarray, labels: np.ndarray, classes: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes in the order of the columns of ``p_class``, and codes of the rows in it."""
-    if classes is None:
-        return labels, codes
-    if isinstance(classes, str) or np.ndim(classes) != 1 or len({*map(str, classes)}) < len(classes):
-        raise InputError(f"classes must be a list of the classes, each once, got {classes!r}.")
-    places = pd.Index(np.asarray(classes)).get_indexer(pd.Index(labels))
-    if (places < 0).any():
-        raise InputError(
-            f"y holds {labels[places < 0][0]!r}, which is not among the classes: {', '.join(map(str, classes))}."
-        )
-    return np.asarray(classes), places[codes]

@@ -97,6 +97,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         Where a sensitive feature is missing: raise an error; infer shares of the groups by ``group_estimator`` and the
         class; let the row train the model of the class only; or take missing as a group of its own.
+    certify, delta
+        As of :class:`~fairdro.FairDROClassifierCV`.
     n_jobs : int, optional
         Fits at the same time, in scikit-learn's sense: None for one, -1 for all cores.
     random_state : int, default 0
@@ -119,6 +121,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         The temperatures of class and group by which probabilities are calibrated before a decision.
     calibration_ : ndarray of shape (1 + Y,)
         Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
+    certificate_ : Certificate
+        With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
     classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`~fairdro.FairDROClassifier`.
     """
@@ -145,6 +149,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         small_cells: str = "warn",
         min_cell_size: int = TOO_FEW,
         missing_groups: str = "refuse",
+        certify: Any = None,
+        delta: float = 0.05,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
@@ -165,6 +171,8 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         self.small_cells = small_cells
         self.min_cell_size = min_cell_size
         self.missing_groups = missing_groups
+        self.certify = certify
+        self.delta = delta
         self.n_jobs = n_jobs
         self.random_state = random_state
 

@@ -1,6 +1,7 @@
 """Layers of a trained model, for features as they were passed, and the scaling that is folded into them."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -8,7 +9,8 @@ import numpy as np
 import torch
 from sklearn.preprocessing import StandardScaler
 
-from fairdro.training.trained import TrainedBank
+from fairdro.methods import Method
+from fairdro.training.trained import STEPS, TrainedBank
 
 ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
 
@@ -72,3 +74,28 @@ def _dense(X: Any) -> np.ndarray:
 
 def _pieces(rows: np.ndarray) -> list[np.ndarray]:
     return [rows[i : i + ROWS_PER_PIECE] for i in range(0, len(rows), ROWS_PER_PIECE)]
+
+
+def until_converged(
+    train: Callable[[Method, int], TrainedBank], method: Method, most: int, tol: float
+) -> tuple[TrainedBank, list[int]]:
+    """Train, and again with twice the steps what has not converged; return also the points that never did.
+
+    Parameters
+    ----------
+    train : callable
+        Trains a method by so many steps.
+    most : int
+        Steps at most.
+    tol : float
+        A model has converged when no accuracy of a cell moves by more over its last steps.
+    """
+    steps = min(STEPS, most)
+    trained = last = train(method, steps)
+    moving = np.flatnonzero(last.drift[0] > tol)
+    while len(moving) and 2 * steps <= most:
+        steps *= 2
+        last = train(method.some(moving.tolist()), steps)
+        trained = trained.updated(moving.tolist(), last)
+        moving = moving[(last.drift[0] > tol).numpy()]
+    return trained, moving.tolist()

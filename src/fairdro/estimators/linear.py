@@ -16,7 +16,7 @@ from fairdro._utils.progress import OnStep, bar
 from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.base import BaseClassifier
-from fairdro.estimators.layers import Layers, fit_scaler, scaled
+from fairdro.estimators.layers import Layers, fit_scaler, scaled, until_converged
 from fairdro.groups import TOO_FEW
 from fairdro.methods import METHODS, FairDRO, Method, Scratch, check_hyperparameters, get_method
 from fairdro.models import BANKS
@@ -39,7 +39,7 @@ class LayerClassifier(BaseClassifier):
     max_iter: int | None = None
     tol: float = UNSETTLED
     verbose: bool = False
-    _moving: dict[str, None]  # what has not converged, by its hyperparameters
+    _moving: dict[str, None]  # what has not converged
 
     def _method(self) -> Method:
         """Return the method that trains the model."""
@@ -113,7 +113,10 @@ class LayerClassifier(BaseClassifier):
         """Train the same model as people know it: every row counts the same, and there are no groups."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # whatever there is to say is said of the classifier itself
-            return Layers.of(*self._train(Scratch(objective="standard"), X, cells.ungrouped, rows, on_step))
+            moving = dict(self._moving)
+            plain = Layers.of(*self._train(Scratch(objective="standard"), X, cells.ungrouped, rows, on_step))
+        self._moving = moving
+        return plain
 
     def _keep_plain(self, plain: Layers, logits: np.ndarray, cells: Cells) -> None:
         """Keep plain training's model for probabilities, calibrated on rows it was not trained on, given its logits."""
@@ -139,24 +142,17 @@ class LayerClassifier(BaseClassifier):
     def _train_until_converged(
         self, features: torch.Tensor, cells: Cells, method: Method, on_step: OnStep | None
     ) -> TrainedBank:
-        """Train; the full-batch solver again with twice the steps what has not converged, up to ``max_iter``."""
-        engine, most = self._engine(type(method)), self.max_iter
+        """Train, and note what has not converged."""
+        engine = self._engine(type(method))
 
         def train(method: Method, steps: int | None) -> TrainedBank:
             options = {"seeds": (self._seed(),), "alone": method.points == 1, "on_step": on_step}
             return cast("TrainedBank", engine.train(features, cells, method, steps=steps, **options))
 
         if not engine.converges:
-            return train(method, most)
-        steps = min(STEPS, most or STEPS)
-        trained = last = train(method, steps)
-        moving = np.flatnonzero(last.drift[0] > self.tol)
-        while len(moving) and 2 * steps <= (most or STEPS):
-            steps *= 2
-            last = train(method.some(moving.tolist()), steps)
-            trained = trained.updated(moving.tolist(), last)
-            moving = moving[(last.drift[0] > self.tol).numpy()]
-        for point in moving.tolist():
+            return train(method, self.max_iter)
+        trained, moving = until_converged(train, method, self.max_iter or STEPS, self.tol)
+        for point in moving:
             shown = method.hyperparameters(point)
             self._moving[", ".join(f"{name} = {shown[name]:g}" for name in method.search) or method.name] = None
         return trained
@@ -244,9 +240,8 @@ class FairDROClassifier(LayerClassifier):
         Where a sensitive feature is missing: raise an error; infer shares of the groups from X and the class; train on the
         row without counting it for fairness; or take missing as a group of its own.
     max_iter : int, optional
-        Steps over all rows of the linear model at most, by default 200: with more, what has not converged is trained again
-        with twice as many, until it has. Of the multi-layer perceptron the number of epochs, by default 70, and more on
-        small tables.
+        Most steps over all rows, by default 200: with more, a linear model that has not converged is trained again with
+        twice as many. Of the multi-layer perceptron the epochs, by default 70, and more on small tables.
     tol : float, default 0.05
         A linear model has converged when no accuracy of a class and group moves by more over the last steps.
     random_state : int, default 0

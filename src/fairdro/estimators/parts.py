@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,17 @@ def _checked(values: Any, what: str, shape: tuple[int, ...], *, joint: bool = Fa
             f"{total.min():.4g} and {total.max():.4g})."
         )
     return array
+
+
+def in_order(codes: np.ndarray, labels: np.ndarray, classes: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes in the order of the columns of ``p_class``, and codes of the rows in it."""
+    if classes is None:
+        return labels, codes
+    if isinstance(classes, str) or np.ndim(classes) != 1 or len({*map(str, classes)}) < len(classes):
+        raise InputError(f"classes must be a list of the classes, each once, got {classes!r}.")
+    places = pd.Index(np.asarray(classes)).get_indexer(pd.Index(labels))
+    if (places < 0).any():
+        raise InputError(
+            f"y holds {labels[places < 0][0]!r}, which is not among the classes: {', '.join(map(str, classes))}."
+        )
+    return np.asarray(classes), places[codes]

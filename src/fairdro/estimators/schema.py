@@ -74,6 +74,12 @@ FRONTIER: dict[str, Any] = {
     "_how_chosen_": str,
     "_on_choice_": list[str],
 }
+CERTIFIED: dict[str, Any] = {
+    "_certified_": array("Y", "A", "Y", least=0),
+    "_delta_": Positive,
+    "_limit_": NotNegative | None,
+    "_tried_": Whole,
+}
 HEAD: dict[str, Any] = {
     "frontier_weights_": array("P", "Y", "G"),
     "share_": array("Y", "G", least=0),
@@ -103,13 +109,13 @@ LAYERED = CELLS | ROWS | PLAIN | WEIGHTS
 FITTED: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "FairDROClassifier": (LAYERED, NAMED | LAYERS),
     "FairClassifier": (LAYERED, NAMED | LAYERS),
-    "FairDROClassifierCV": (LAYERED | FRONTIER, NAMED | LAYERS),
-    "FairDROHead": (CELLS | FRONTIER | HEAD, {"_columns_": dict[str, list[str] | None]}),
+    "FairDROClassifierCV": (LAYERED | FRONTIER, NAMED | LAYERS | CERTIFIED),
+    "FairDROHead": (CELLS | FRONTIER | HEAD, CERTIFIED | {"_columns_": dict[str, list[str] | None]}),
     "FairDROHeadClassifier": (
         CELLS | FRONTIER | HEAD | JOINT | {"estimators_": several(array(None, dtype=int))},
-        ROWS | NAMED,  # texts have no columns
+        ROWS | NAMED | CERTIFIED,  # texts have no columns
     ),
-    "FairDROBoostingClassifier": (CELLS | ROWS | FRONTIER | TREES, NAMED | HEAD | JOINT),
+    "FairDROBoostingClassifier": (CELLS | ROWS | FRONTIER | TREES, NAMED | HEAD | JOINT | CERTIFIED),
 }
 """What was fitted, by the kind of classifier: entries that must be there, and those that may be."""
 

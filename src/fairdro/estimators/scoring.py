@@ -14,7 +14,8 @@ from sklearn.metrics import make_scorer
 
 from fairdro import metrics
 from fairdro.errors import InputError
-from fairdro.selection import KEEP_CLASS_ACCURACY, Guard, KeepAccuracy, Rule, choose
+from fairdro.selection import Guard, KeepAccuracy, Rule, choose
+from fairdro.who_pays import KEEP_CLASS_ACCURACY
 
 __all__ = [
     "SCORERS",

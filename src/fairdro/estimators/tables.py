@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from fairdro._utils.extras import require
 from fairdro.errors import InputError, unknown_name
 from fairdro.estimators.boosting import FairDROBoostingClassifier
+from fairdro.estimators.certification import rows_to_set_aside
 from fairdro.estimators.columns import (
     as_pandas,
     check_columns,
@@ -121,8 +122,8 @@ def fit_table(
     verbose : bool
         Show progress on a terminal.
     **options
-        ``objective``, ``fair_classes``, ``keep_class_accuracy``, ``floor``, ``small_cells`` and ``min_cell_size``, as of
-        :class:`~fairdro.FairDROClassifierCV`.
+        ``objective``, ``fair_classes``, ``keep_class_accuracy``, ``floor``, ``small_cells``, ``min_cell_size``, ``rule``,
+        ``certify`` and ``delta``, as of :class:`~fairdro.FairDROClassifierCV`.
     """
     check_columns(table, [target, *groups, *drop])
     _check_options(target, groups, model, rho, keep_accuracy)
@@ -137,12 +138,15 @@ def fit_table(
         raise InputError("There is no column left to learn from, beside the target and the groups.")
     trees, large = model == "boosting", table.num_rows > ROWS_FOR_FOLDS
     encoder = TableEncoder(one_hot=not trees)
-    X = encoder.fit_transform(as_pandas(features))
+    aside = rows_to_set_aside(y, sensitive, missing_groups, options)
+    frame = as_pandas(features)
+    X = encoder.fit(frame if aside is None else frame[~aside]).transform(frame)
     options |= {
         "keep_accuracy": keep_accuracy,
         "cv": ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
         "missing_groups": missing_groups,
         "class_weight": _costs(class_weight, y),
+        "certify": aside,
     }
     classifier: FairDROHeadClassifier | FairDROClassifierCV
     if trees:
@@ -225,7 +229,7 @@ def fit_head_table(
     rho, keep_accuracy, missing_groups, class_weight
         As of :func:`fit_table`.
     **options
-        ``objective``, ``fair_classes``, ``keep_class_accuracy`` and ``floor``, likewise.
+        ``objective``, ``fair_classes``, ``keep_class_accuracy``, ``floor``, ``rule``, ``certify`` and ``delta``, likewise.
     """
     check_columns(table, [target, *groups])
     _check_options(target, groups, "head", rho, keep_accuracy)
