@@ -48,6 +48,12 @@ def fit(
         typer.Option(help="Where a class and group have too few rows: 'warn', the default, 'merge' groups or 'refuse'."),
     ] = None,
     min_cell_size: Annotated[int | None, typer.Option(help="How many held-out rows are enough; by default 30.")] = None,
+    max_iter: Annotated[
+        int | None,
+        typer.Option(
+            help="Most steps of linear models, by default 200, or epochs of mlp: more where a radius has not converged."
+        ),
+    ] = None,
     estimator: Annotated[
         str | None,
         typer.Option(
@@ -78,6 +84,7 @@ def fit(
         missing_groups=missing_groups,
         small_cells=small_cells,
         min_cell_size=min_cell_size,
+        max_iter=max_iter,
         estimator=estimator,
     )
     if check_free(out) is not None and not force:

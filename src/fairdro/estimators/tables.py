@@ -30,6 +30,7 @@ from fairdro.estimators.head import FairDROHead, fit_head
 from fairdro.estimators.head_classifier import FairDROHeadClassifier
 from fairdro.groups import encode_groups
 from fairdro.metrics import Confusion
+from fairdro.models import BANKS
 from fairdro.selection import plain_radius
 from fairdro.training.engines import models_for_tables
 
@@ -123,12 +124,14 @@ def fit_table(
         Show progress on a terminal.
     **options
         ``objective``, ``fair_classes``, ``keep_class_accuracy``, ``floor``, ``small_cells``, ``min_cell_size``, ``rule``,
-        ``certify`` and ``delta``, as of :class:`~fairdro.FairDROClassifierCV`.
+        ``certify`` and ``delta``, as of :class:`~fairdro.FairDROClassifierCV`; ``max_iter`` of models of layers.
     """
     check_columns(table, [target, *groups, *drop])
     _check_options(target, groups, model, rho, keep_accuracy)
     if estimator is not None and model != "head":
         raise InputError("An estimator is for model head only; leave it out.")
+    if "max_iter" in options and model not in BANKS:
+        raise InputError(f"max_iter is for models of layers ({', '.join(BANKS)}); leave it out.")
     notes: list[str] = []
     table = with_target(table, target, notes)
     y = labels_of(table[target], target)
