@@ -285,7 +285,7 @@ def dialects(draw):
         bom=draw(mostly(False, st.just(True))),
         gzipped=draw(mostly(False, st.just(True))),
         missing=draw(often(SPELLINGS)),
-        truth=draw(often([("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"), ("yes", "no")])),
+        truth=draw(often([("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0")])),
         last_ending=draw(mostly(True, st.just(False))),
     )
 

@@ -10,6 +10,7 @@ import io
 import os
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -17,10 +18,13 @@ from unittest import mock
 import hypothesis
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
+import typer
 
 import fairdro
 from command import run_here
+from fairdro.cli import app
 from fairdro.estimators import FairDROBoostingClassifier, tables
 from fairdro.training.controller import Controller
 from tables import samples
@@ -33,7 +37,7 @@ ended = Counter()
 
 @contextlib.contextmanager
 def short_training():
-    """Train for a few steps: this is about tables, others are about convergence."""
+    """Train for a few steps: this is about tables, other tests are about convergence."""
     honest = Controller.__init__
 
     def short(self, method, task, steps, **options):
@@ -44,59 +48,56 @@ def short_training():
         mock.patch.object(Controller, "__init__", short),
         mock.patch.object(tables, "FairDROBoostingClassifier", trees),
         mock.patch.object(tables, "FOLDS", 2),
+        mock.patch("fairdro.training.engines.FEWEST_BATCHES", 1),
         mock.patch("fairdro.training.head.STEPS", STEPS),
         mock.patch("fairdro.training.head.TOLERANCE", 1.0),
+        mock.patch("typer.main.get_command", return_value=typer.main.get_command(app)),  # made once, not at every call
     ):
         yield
 
 
 def run(folder, command, *arguments):
-    """Run a command, and check how it ended: with 0, or with 2, one sentence, and nothing left behind."""
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    """Run a command, and check how it ended: with 0, or with 2, one sentence and nothing left behind."""
+    before = files(folder)
     done = run_here(command, *arguments, cwd=folder)
     lines = done.stderr.removesuffix("\n").split("\n") if done.stderr else []
     assert all(line.startswith("fairdro: ") for line in lines), done.stderr
     assert not list(folder.rglob("*.part"))
     ended[command, done.returncode] += 1
     if done.returncode != 0:
-        assert done.returncode == 2, done
-        assert (done.stdout, len(lines)) == ("", 1), done
+        assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done
         assert lines[0].endswith("."), done.stderr
-        assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+        assert files(folder) == before
     return done
 
 
-def predict(folder, sample, file, out):
-    done = run(folder, "predict", "m", file, "--out", out)
-    assert done.returncode == 0 or any(known in done.stderr for known in REFUSALS), done.stderr
-    return done.returncode == 0
-
-
-def read(path):
-    """Return header and rows of a CSV as strings, by the standard library."""
-    content = path.read_bytes()
-    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    start = text.split('"', 1)[0] if text.startswith('"') else text
-    del start
-    return text
-
-
-def scores(path, classes):
-    """Return the predicted classes as strings, and probabilities, of a file that predict wrote."""
-    names = ["predicted", *(f"probability of {c}" for c in classes)]
-    if path.suffix == ".parquet":
-        table = pa.parquet.read_table(path)
-        columns = [table[name].to_pylist() for name in names]
-    else:
-        header, rows = parsed(path, "\t" if path.suffix == ".tsv" else ",")
-        columns = [[row[header.index(name)] for row in rows] for name in names]
-    first = [{"true": "True", "false": "False"}.get(str(value), str(value)) for value in columns[0]]
-    return first, np.array(columns[1:], dtype=np.float64).T
+def files(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def parsed(path, delimiter):
-    header, *rows = csv.reader(io.StringIO(read(path), newline=""), delimiter=delimiter)
-    return header, [row for row in rows if row]
+    """Return header and rows of a CSV as strings, by the standard library."""
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    header, *rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
+    return header, rows
+
+
+def scores(path, classes):
+    """Return the predicted classes, and their probabilities, of a file that predict wrote."""
+    names = ["predicted", *(f"probability of {c}" for c in classes)]
+    if path.suffix == ".parquet":
+        columns = [pa.parquet.read_table(path)[name].to_pylist() for name in names]
+    else:
+        header, rows = parsed(path, "\t" if path.suffix == ".tsv" else ",")
+        columns = [[row[header.index(name)] for row in rows] for name in names]
+    return list(map(canonical, columns[0])), np.array(columns[1:], dtype=np.float64).T
+
+
+def canonical(label):
+    """Return a label as a string that is the same in all kinds of files."""
+    text = str(label)
+    return text.capitalize() if text in {"true", "false"} else text.removesuffix(".0")
 
 
 def same(found, expected, what):
@@ -104,100 +105,103 @@ def same(found, expected, what):
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-6, atol=1e-6, err_msg=what)
 
 
+def check(sample, folder):
+    """All laws of one table; see below for each."""
+    source, saved, save = sample.write(folder, "t"), [], fairdro.save
+    asked = [f"--target={sample.target}", *(f"--group={name}" for name in sample.groups)]
+    fit = ["fit", *asked, "--rho", "1", "--model", sample.model, *sample.options]
+    with mock.patch("fairdro.estimators.save", lambda model, out: (saved.append(model), save(model, out))):
+        if run(folder, *fit, source, "--out", "m").returncode != 0:
+            ended["refused", ""] += 1
+            return
+    ended["fitted", sample.model] += 1
+    model, out = saved[0], folder / f"p.{sample.out}"
+    done = run(folder, "predict", "m", source, "--out", out.name)
+    if done.returncode != 0:
+        assert any(known in done.stderr for known in REFUSALS), done.stderr
+        return
+    whole = scores(out, model.classes_)
+    assert np.isfinite(whole[1]).all()
+    np.testing.assert_allclose(whole[1].sum(1), 1, atol=1e-6)
+    check_fields(sample, folder / source, out, 1 + len(model.classes_))
+    check_reload(model, folder, source, whole)
+    check_rows(sample, folder, model.classes_, whole)
+    run(folder, "audit", out.name, *asked, "--prediction", "predicted")
+    check_head(folder, out, model.classes_, asked)
+    check_renamed(sample, folder, fit, model.classes_, whole)
+    ended["all laws", ""] += 1
+
+
 def check_fields(sample, source, out, n_added):
-    """The original fields are as they were: in Parquet as values, in CSV as strings."""
+    """Predictions stand beside the fields they belong to, which are as they were: in Parquet values, in CSV strings."""
     if out.suffix == ".parquet":
-        table = pa.parquet.read_table(out)
-        assert table.num_rows == len(sample.table)
+        after = pa.parquet.read_table(out)
+        assert after.num_rows == sample.table.num_rows
         if source.suffix == ".parquet":
             before = pa.parquet.read_table(source)
             for name in before.column_names:
-                assert str(table[name].combine_chunks()) == str(before[name].combine_chunks()), name
+                assert str(after[name].combine_chunks()) == str(before[name].combine_chunks()), name
         return
     header, rows = parsed(out, "\t" if out.suffix == ".tsv" else ",")
-    assert len(rows) == len(sample.table)
+    assert len(rows) == sample.table.num_rows
     if sample.dialect is not None:
         names, before = parsed(source, sample.dialect.delimiter)
         assert header[:-n_added] == names
         assert [row[:-n_added] for row in rows] == before
 
 
-def check(sample, folder):
-    """All laws of one table."""
-    saved = []
-    honest = fairdro.save
-    source = sample.write(folder, "t")
-    asked = [f"--target={sample.target}", *(f"--group={name}" for name in sample.groups)]
-    fit = ["fit", source, *asked, "--rho", "1", "--model", sample.model, *sample.options]
-    with mock.patch("fairdro.estimators.save", lambda model, out: (saved.append(model), honest(model, out))):
-        if run(folder, *fit, "--out", "m").returncode != 0:
-            return
-    ended[sample.model, "fitted"] += 1
-    out = folder / f"p.{sample.out}"
-    if not predict(folder, sample, source, out.name):
-        return
-    ended["predicted", ""] += 1
-    classes, rng = saved[0].classes_, np.random.default_rng(sample.seed)
-    whole = scores(out, classes)
-    check_fields(sample, folder / source, out, 1 + len(classes))
-    assert np.isfinite(whole[1]).all()
-    np.testing.assert_allclose(whole[1].sum(1), 1, atol=1e-6)
-    frame = fairdro.estimators.tables
-    from fairdro._utils.files import read_table
+def check_reload(model, folder, source, whole):
+    """The model as it was trained predicts what the one from the folder predicted."""
+    table = fairdro._utils.files.read_table(folder / source, strings=tables.string_columns(model))
+    predicted, *probabilities = tables.predict_table(model, table)[0].to_pydict().values()
+    same((list(map(canonical, predicted)), np.array(probabilities).T), whole, "a reload")
 
-    table = read_table(folder / source, strings=frame.string_columns(saved[0]))
-    for model in (saved[0], fairdro.load(folder / "m")):
-        again, _ = frame.predict_table(model, table)
-        same(([str(v) for v in again["predicted"].to_pylist()], np.array(again.drop_columns("predicted").to_pydict().__class__(again.drop_columns("predicted").to_pydict()).values().__iter__().__class__ and list(again.drop_columns("predicted").to_pydict().values())).T), whole, "a reload")
-    order = rng.permutation(len(sample.table))
-    for what, rows in (("permuted", order), ("alone", order[:1]), ("pair", order[1:3])):
-        name = sample.write(folder, what, rows)
-        assert predict(folder, sample, name, f"{what}-p.{sample.out}")
-        same(scores(folder / f"{what}-p.{sample.out}", classes), ([whole[0][i] for i in rows], whole[1][rows]), what)
+
+def check_rows(sample, folder, classes, whole):
+    """Rows in another order, a row alone and the same content in the other format are predicted the same."""
+    order = np.random.default_rng(sample.seed).permutation(sample.table.num_rows)
+    for what, rows in (("permuted", order), ("alone", order[:1])):
+        out = f"{what}-p.{sample.out}"
+        done = run(folder, "predict", "m", sample.write(folder, what, rows), "--out", out)
+        assert done.returncode == 0, (what, done.stderr)
+        same(scores(folder / out, classes), ([whole[0][i] for i in rows], whole[1][rows]), what)
     if sample.portable and not sample.junk:
-        name = sample.write(folder, "other", other=True)
-        if run(folder, "predict", "m", name, "--out", f"other-p.{sample.out}").returncode == 0:
+        out = f"other-p.{sample.out}"
+        if run(folder, "predict", "m", sample.write(folder, "other", other=True), "--out", out).returncode == 0:
             ended["other format", ""] += 1
-            same(scores(folder / f"other-p.{sample.out}", classes), whole, "in the other format")
-    run(folder, "audit", out.name, *asked, "--prediction", "predicted")
-    check_head(sample, folder, out, classes, asked)
-    check_renamed(sample, folder, fit, whole, classes)
+            same(scores(folder / out, classes), whole, "in the other format")
 
 
-def check_head(sample, folder, out, classes, asked):
-    """A head on the probabilities that were predicted."""
+def check_head(folder, out, classes, asked):
+    """A head is fitted to the probabilities that were predicted, or refused in a sentence."""
     if out.suffix != ".parquet":
         return
     table = pa.parquet.read_table(out).drop_columns("predicted")
-    names = [name.replace("probability of ", "p_") if name.startswith("probability of ") else name for name in table.column_names]
+    names = [f"p_{name[15:]}" if name.startswith("probability of ") else name for name in table.column_names]
     if len(set(names)) < len(names):
         return
     pa.parquet.write_table(table.rename_columns(names), folder / "h.parquet")
-    if run(folder, "head", "h.parquet", *asked, "--class-columns", "p_*", "--rho", "1", "--out", "h.json").returncode == 0:
+    done = run(folder, "head", "h.parquet", *asked, "--class-columns", "p_*", "--rho", "1", "--out", "h.json")
+    if done.returncode == 0:
         done = run(folder, "predict", "h.json", "h.parquet", "--out", "hp.parquet")
         assert done.returncode == 0, done.stderr
         predicted, probabilities = scores(folder / "hp.parquet", classes)
-        assert len(predicted) == len(table)
+        assert len(predicted) == table.num_rows
         assert np.isfinite(probabilities).all()
 
 
-def check_renamed(sample, folder, fit, whole, classes):
-    """The same model, whatever groups are called; the order of their names stays, which orders sums."""
-    (name, *more) = sample.groups
-    column = sample.table[name]
+def check_renamed(sample, folder, fit, classes, whole):
+    """The same model, whatever groups are called; the order of names stays, since it is that in which sums are taken."""
+    (name, *more), column = sample.groups, sample.table[sample.groups[0]]
     if more or sample.seed % 3 or sample.junk or not pa.types.is_string(column.type):
         return
     names = sorted({value for value in column.to_pylist() if value is not None})
-    renamed = pa.array([None if v is None else f"g{names.index(v):02}" for v in column.to_pylist()])
+    renamed = pa.array([None if value is None else f"g{names.index(value):02}" for value in column.to_pylist()])
     place = sample.table.column_names.index(name)
-    from dataclasses import replace
-
-    other = replace(sample, table=sample.table.set_column(place, name, renamed))
-    source = other.write(folder, "renamed")
-    done = run(folder, "fit", source, *fit[2:], "--out", "n")
-    assert done.returncode == 0, done.stderr
-    done = run(folder, "predict", "n", source, "--out", f"n.{sample.out}")
-    assert done.returncode == 0
+    source = replace(sample, table=sample.table.set_column(place, name, renamed)).write(folder, "renamed")
+    for command in ([*fit, source, "--out", "n"], ["predict", "n", source, "--out", f"n.{sample.out}"]):
+        done = run(folder, *command)
+        assert done.returncode == 0, done.stderr
     ended["renamed", ""] += 1
     same(scores(folder / f"n.{sample.out}", classes), whole, "renamed groups")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.groups import MISSING_GROUPS
 
 MAX_CLASSES = 100
+EXACT = 2**53  # above, not every whole number is one of double precision
 CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string]
 
 
@@ -53,7 +55,17 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
         raise InputError(f"The column {name!r} holds infinite values, which are no classes; replace them.")
     if labels.dtype.kind == "f" and (labels % 1 != 0).any():
         raise InputError(f"The column {name!r} holds fractions, which are no classes; put its values into a few.")
+    if labels.dtype.kind == "f":
+        _check_digits(labels, name)
     return labels
+
+
+def _check_digits(values: Any, name: str) -> None:
+    """Refuse whole numbers that double precision cannot tell from their neighbours."""
+    if (np.abs(values) >= EXACT).any():
+        raise InputError(
+            f"The column {name!r} holds numbers of more than 15 digits, which cannot be told apart; put a letter before each."
+        )
 
 
 def with_target(table: pa.Table, target: str, notes: list[str]) -> pa.Table:
@@ -103,6 +115,8 @@ def sensitive_columns(table: pa.Table, groups: Sequence[str], missing_groups: st
         values = column.to_pandas()
         known = values.notna().to_numpy()
         whole = pd.api.types.is_float_dtype(values) and bool((values[known] % 1 == 0).all())
+        if whole:
+            _check_digits(values[known], name)
         strings = (values.astype("Int64") if whole else values).astype(str).astype(object)
         frame[name] = pd.Series(np.where(known, strings, None), dtype=object)
     return pd.DataFrame(frame)
