@@ -1,11 +1,12 @@
 """Tables as people have them, by hypothesis: types, names, missing values and files of many kinds, junk among them."""
 
 import csv
+import dataclasses
 import datetime as dt
 import decimal
 import gzip
 import io
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +14,29 @@ import pyarrow.parquet
 from hypothesis import strategies as st
 
 SPELLINGS = ["", "NA", "?", "NaN", "null", "N/A"]
-WORDS = ["red", "Köln", "a, b", 'say "hi"', "x;y", "two\nlines", "日本", " spaced ", "<b>", "it's", "1e", "-", "#1", "0x1f", "yes", "\u2028"]
+WORDS = [
+    "red",
+    "Köln",
+    "a, b",
+    'say "hi"',
+    "x;y",
+    "two\nlines",
+    "日本",
+    " spaced ",
+    "<b>",
+    "it's",
+    "1e",
+    "-",
+    "#1",
+    "0x1f",
+    "yes",
+    "\u2028",
+]
 CODES = ["01", "02", "007", "10", "33"]
 NAMES = [
     "age", "income", "größe", "a b", "x,y", 'q"q', "s;t", "tab\there", "new\nline", "日本", "<script>", "=1+1", "-x", "predicted",
     "probability of yes", "a = b", "A", "a", " a", "(missing)", "__index_level_0__", "class", "index", "n" * 300, "\u2028", "%s", "{}", "*", "p*",
-    "1", "nan", "NA", "\x1b[31m", "\ufeffb", "e\u0301", "\u00e9",
+    "[x", "a.b", "a\\b", "1", "nan", "NA", "\x1b[31m", "\ufeffb", "e\u0301", "\u00e9",
 ]  # fmt: skip
 UTC = dt.UTC
 EPOCH = dt.datetime(2020, 1, 1)  # noqa: DTZ001 - tables have dates without a zone, too
@@ -156,6 +174,7 @@ class Dialect:
     missing: str = ""
     truth: tuple[str, str] = ("true", "false")
     last_ending: bool = True
+    comma: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,12 +192,10 @@ class Sample:
     seed: int = 0
     options: tuple[str, ...] = ()
     pandas_index: bool = False
-    shown: str = field(default="", compare=False)
 
     def __repr__(self):
-        kinds = {name: str(self.table.schema.field(i).type) for i, name in enumerate(self.table.column_names)}
-        about = {k: getattr(self, k) for k in ("target", "groups", "model", "dialect", "out", "junk", "seed", "options", "pandas_index")}
-        return f"Sample({self.table.num_rows} rows, {kinds}, {about}, first row {self.table.slice(0, 1).to_pylist() if 'string' not in kinds else ''})"
+        about = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)[1:]}
+        return f"{self.table.num_rows} rows of {self.table.schema.to_string(show_schema_metadata=False)!r}, {about}"
 
     @property
     def suffix(self):
@@ -214,7 +231,7 @@ def _field(value, dialect):
         return dialect.truth[0 if value else 1]
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat(*([" "] if isinstance(value, dt.datetime) else []))
-    return str(value)
+    return str(value).replace(".", ",") if dialect.comma and isinstance(value, float | decimal.Decimal) else str(value)
 
 
 def to_csv(table, dialect):
@@ -277,10 +294,11 @@ def mostly(value, strategy, share=0.8):
 
 @st.composite
 def dialects(draw):
-    quoting = draw(often([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]))
+    delimiter = draw(often(",,,;\t|"))
     return Dialect(
-        delimiter=draw(often(",,,;\t|")),
-        quoting=quoting,
+        delimiter=delimiter,
+        quoting=draw(often([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])),
+        comma=delimiter == ";" and draw(st.booleans()),
         ending=draw(often(["\n", "\n", "\r\n", "\r"])),
         bom=draw(mostly(False, st.just(True))),
         gzipped=draw(mostly(False, st.just(True))),
@@ -305,7 +323,7 @@ def samples(draw):
     n = draw(often([12, 25, 40, 60, 90, 150, 300])) if not strange else draw(often([0, 1, 2, 3, 5, 20, 60]))
     n_classes = draw(often([2, 2, 2, 3, 5] if not strange else [1, 2, 4]))
     n_groups = draw(often([2, 2, 3, 4, 6, 1]))
-    number = draw(st.integers(1, 4))
+    number = draw(often([1, 1, 2, 3, 4, 5]))
     name = often(NAMES) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=12)
     names = draw(st.lists(name, min_size=number + 4, max_size=number + 4, unique=not strange or draw(st.booleans())))
     kind = st.one_of(often(PLAIN), often([k for k in KINDS if k not in JUNK_KINDS]))
@@ -333,7 +351,16 @@ def samples(draw):
         junk=draw(often(JUNK)) if strange and dialect is not None else "",
         seed=seed,
         options=draw(
-            often([(), (), (), ("--small-cells", "merge", "--min-cell-size", "2"), ("--missing-groups", "ignore"), ("--missing-groups", "infer")])
+            often(
+                [
+                    (),
+                    (),
+                    (),
+                    ("--small-cells", "merge", "--min-cell-size", "2"),
+                    ("--missing-groups", "ignore"),
+                    ("--missing-groups", "infer"),
+                ]
+            )
         ),
         pandas_index=draw(st.booleans()) and "__index_level_0__" not in table.column_names,
     )

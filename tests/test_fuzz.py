@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import os
+import sys
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -204,6 +205,33 @@ def check_renamed(sample, folder, fit, classes, whole):
         assert done.returncode == 0, done.stderr
     ended["renamed", ""] += 1
     same(scores(folder / f"n.{sample.out}", classes), whole, "renamed groups")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def say_counts(request):
+    """Say how many tables ended how: the line of the table in docs/reliability.md."""
+    yield
+    if "FUZZ_EXAMPLES" not in os.environ:
+        return
+    seed = request.config.getoption("--hypothesis-seed")
+    fitted = {model: number for (what, model), number in sorted(ended.items()) if what == "fitted"}
+    counts = {
+        "tables": ended["tables", ""],
+        "fitted": sum(fitted.values()),
+        "refused": ended["refused", ""],
+        "with all laws": ended["all laws", ""],
+        "in both formats": ended["other format", ""],
+        "with renamed groups": ended["renamed", ""],
+        "commands that ended with 0": sum(number for (_, code), number in ended.items() if code == 0),
+        "with 2": sum(number for (_, code), number in ended.items() if code == 2),
+    }
+    models = ", ".join(f"{number:,} {model}" for model, number in fitted.items())
+    rows = [
+        ["command", *counts],
+        ["---"] * 9,
+        [f"`make fuzz SEED={seed} EXAMPLES={EXAMPLES}`", *map("{:,}".format, counts.values())],
+    ]
+    sys.stdout.write("".join(f"\n| {' | '.join(row)} |" for row in rows) + f"\nFitted: {models}.\n")
 
 
 @hypothesis.settings(max_examples=EXAMPLES, suppress_health_check=list(hypothesis.HealthCheck))

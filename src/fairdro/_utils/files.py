@@ -127,7 +127,8 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
 
 
 def _read_parquet(path: Path, *, raw: bool) -> pa.Table:
-    table = pa.parquet.read_table(path)
+    with pa.parquet.ParquetFile(path) as file:  # as it is: no column from the folder's name, none looked up by a pattern
+        table = file.read()
     if raw:
         return table
     table = table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])

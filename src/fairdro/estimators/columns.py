@@ -26,8 +26,15 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
 
 
 def as_pandas(table: pa.Table) -> pd.DataFrame:
-    """Return a table as pandas has it, or say that it holds what pandas cannot hold."""
+    """Return a table as pandas has it, or say that it holds what pandas cannot hold.
+
+    Lists and the like are strings, since in pandas their whole numbers depend on whether another row misses one.
+    """
     try:
+        for j, field in enumerate(table.schema):
+            if pa.types.is_nested(field.type):
+                strings = [None if value is None else str(value) for value in table.column(j).to_pylist()]
+                table = table.set_column(j, field.name, pa.array(strings, pa.string()))
         return table.to_pandas(split_blocks=True, date_as_object=False, ignore_metadata=True)
     except (pa.ArrowException, ValueError, OverflowError) as error:  # a date of the year 9999 and the like
         raise InputError(f"The table holds values that cannot be read: {str(error).splitlines()[0]}.") from error
