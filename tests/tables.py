@@ -15,28 +15,14 @@ from hypothesis import strategies as st
 
 SPELLINGS = ["", "NA", "?", "NaN", "null", "N/A"]
 WORDS = [
-    "red",
-    "Köln",
-    "a, b",
-    'say "hi"',
-    "x;y",
-    "two\nlines",
-    "日本",
-    " spaced ",
-    "<b>",
-    "it's",
-    "1e",
-    "-",
-    "#1",
-    "0x1f",
-    "yes",
+    "red", "Köln", "a, b", 'say "hi"', "x;y", "two\nlines", "日本", " spaced ", "<b>", "it's", "1e", "-", "#1", "0x1f", "yes",
     "\u2028",
-]
+]  # fmt: skip
 CODES = ["01", "02", "007", "10", "33"]
 NAMES = [
-    "age", "income", "größe", "a b", "x,y", 'q"q', "s;t", "tab\there", "new\nline", "日本", "<script>", "=1+1", "-x", "predicted",
-    "probability of yes", "a = b", "A", "a", " a", "(missing)", "__index_level_0__", "class", "index", "n" * 300, "\u2028", "%s", "{}", "*", "p*",
-    "[x", "a.b", "a\\b", "1", "nan", "NA", "\x1b[31m", "\ufeffb", "e\u0301", "\u00e9",
+    "age", "income", "größe", "a b", "x,y", 'q"q', "s;t", "tab\there", "new\nline", "日本", "<script>", "=1+1", "-x",
+    "predicted", "probability of yes", "a = b", "A", "a", " a", "(missing)", "__index_level_0__", "class", "index", "n" * 300,
+    "\u2028", "%s", "{}", "*", "p*", "[x", "a.b", "a\\b", "1", "nan", "NA", "\x1b[31m", "\ufeffb", "e\u0301", "\u00e9",
 ]  # fmt: skip
 UTC = dt.UTC
 EPOCH = dt.datetime(2020, 1, 1)  # noqa: DTZ001 - tables have dates without a zone, too
@@ -250,39 +236,31 @@ def _damaged(content, junk, dialect):
     end, delimiter = dialect.ending.encode(), dialect.delimiter.encode()
     lines = content.split(end)
     middle = len(lines) // 2
-    match junk:
-        case "latin-1":
-            lines[middle] += b"\xe4"
-        case "null byte":
-            lines[middle] += b"\0"
-        case "ragged":
-            lines[middle] += delimiter + b"1"
-        case "short row":
-            lines[middle] = lines[middle].rsplit(delimiter, 1)[0]
-        case "trailing delimiters":
-            lines = [line + delimiter if line else line for line in lines]
-        case "comment":
-            lines = [b"# made by hand", *lines]
-        case "blank lines":
-            lines = [b"", *lines[:middle], b"", *lines[middle:], b"", b""]
-        case "only a header":
-            lines = [lines[0], b""]
-        case "empty":
-            lines = []
-        case "utf-16":
-            return content.decode("utf-8-sig").encode("utf-16")
-        case "cut":
-            return content[: len(content) // 2]
-        case "open quote":
-            lines[middle] += b'"x'
-        case "no header":
-            lines = lines[1:]
-    return end.join(lines)
+    spoilt = {
+        "latin-1": lines[middle] + b"\xe4",
+        "null byte": lines[middle] + b"\0",
+        "ragged": lines[middle] + delimiter + b"1",
+        "short row": lines[middle].rsplit(delimiter, 1)[0],
+        "open quote": lines[middle] + b'"x',
+    }
+    whole = {
+        "trailing delimiters": end.join(line + delimiter if line else line for line in lines),
+        "comment": b"# made by hand" + end + content,
+        "blank lines": end.join([b"", *lines[:middle], b"", *lines[middle:], b"", b""]),
+        "only a header": lines[0] + end,
+        "empty": b"",
+        "utf-16": content.decode("utf-8-sig").encode("utf-16"),
+        "cut": content[: len(content) // 2],
+        "no header": end.join(lines[1:]),
+    }
+    if junk in spoilt:
+        return end.join([*lines[:middle], spoilt[junk], *lines[middle + 1 :]])
+    return whole.get(junk, content)
 
 
 JUNK = [
-    "latin-1", "null byte", "ragged", "short row", "trailing delimiters", "comment", "blank lines", "only a header", "empty", "utf-16",
-    "cut", "open quote", "no header",
+    "latin-1", "null byte", "ragged", "short row", "open quote", "trailing delimiters", "comment", "blank lines",
+    "only a header", "empty", "utf-16", "cut", "no header",
 ]  # fmt: skip
 often = st.sampled_from
 

@@ -1,12 +1,15 @@
 """A few of the kills of ``make chaos``."""
 
-import pytest
+import subprocess
+import sys
+from pathlib import Path
 
-from chaos import chaos
+import pytest
 
 
 @pytest.mark.slow
-def test_a_bench_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path):
-    counts = chaos(4, 0, tmp_path)
-    assert counts["kills"] == 4
-    assert counts["drafts left"] > 0  # a kill was inside a write
+def test_a_bench_that_is_killed_again_and_again_ends_as_one_that_is_not():
+    command = [sys.executable, Path(__file__).with_name("chaos.py"), "--kills", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| kills | 4 |" in done.stdout

@@ -197,6 +197,8 @@ def check_renamed(sample, folder, fit, classes, whole):
     if more or sample.seed % 3 or sample.junk or not pa.types.is_string(column.type):
         return
     names = sorted({value for value in column.to_pylist() if value is not None})
+    if not {"women", "men"} & set(names) or "nan" in names:  # of numbers and missing values in a CSV, names say more
+        return
     renamed = pa.array([None if value is None else f"g{names.index(value):02}" for value in column.to_pylist()])
     place = sample.table.column_names.index(name)
     source = replace(sample, table=sample.table.set_column(place, name, renamed)).write(folder, "renamed")

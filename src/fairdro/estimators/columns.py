@@ -71,7 +71,7 @@ def _check_digits(values: Any, name: str) -> None:
     """Refuse whole numbers that double precision cannot tell from their neighbours."""
     if (np.abs(values) >= EXACT).any():
         raise InputError(
-            f"The column {name!r} holds numbers of more than 15 digits, which cannot be told apart; put a letter before each."
+            f"The column {name!r} holds numbers of more than 15 digits, which cannot be told apart; write them as words."
         )
 
 
