@@ -18,6 +18,7 @@ from unittest import mock
 
 import hypothesis
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -25,10 +26,12 @@ import typer
 
 import fairdro
 from command import run_here
+from fairdro._utils.files import read_table, write_table
 from fairdro.cli import app
+from fairdro.errors import InputError
 from fairdro.estimators import FairDROBoostingClassifier, tables
 from fairdro.training.controller import Controller
-from tables import samples
+from tables import Dialect, Sample, samples, to_csv
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "50"))
 REFUSALS = ["already; rename or remove it", "CSV cannot hold"]  # of what a model was trained on
@@ -153,7 +156,7 @@ def check_fields(sample, source, out, n_added):
 
 def check_reload(model, folder, source, whole):
     """The model as it was trained predicts what the one from the folder predicted."""
-    table = fairdro._utils.files.read_table(folder / source, strings=tables.string_columns(model))
+    table = read_table(folder / source, strings=tables.string_columns(model))
     predicted, *probabilities = tables.predict_table(model, table)[0].to_pydict().values()
     same((list(map(canonical, predicted)), np.array(probabilities).T), whole, "a reload")
 
@@ -242,3 +245,113 @@ def test_any_table_works_or_is_refused_in_a_sentence(sample):
     with tempfile.TemporaryDirectory() as folder, short_training():
         ended["tables", ""] += 1
         check(sample, Path(folder))
+
+
+# What was found, one by one.
+
+
+def predictions_of(folder, train, others, *options):
+    """Fit to one file, and return the probabilities of it and of others."""
+    with short_training():
+        done = run(folder, "fit", train, "--target=y", "--group=g", "--rho=1", "--out=m", *options)
+        assert done.returncode == 0, done.stderr
+        for name in (train, *others):
+            done = run(folder, "predict", "m", name, f"--out=p-{name}.parquet")
+            assert done.returncode == 0, done.stderr
+    return [scores(folder / f"p-{name}.parquet", ["no", "yes"])[1] for name in (train, *others)]
+
+
+def people(**columns):
+    rng = np.random.default_rng(0)
+    y, g = rng.integers(2, size=60), rng.integers(2, size=60)
+    x = pa.array((y + g + rng.normal(size=60)).round(2))
+    labels = {"y": pa.array(["no", "yes"]).take(pa.array(y)), "g": pa.array(["u", "v"]).take(pa.array(g))}
+    return Sample(pa.table({"x": x, **columns, **labels}), portable=True, target="y", groups=["g"])
+
+
+def test_booleans_are_the_same_with_and_without_missing_values_and_in_every_spelling(tmp_path):
+    truths = [None if i == 5 else i % 3 == 0 for i in range(60)]
+    sample = replace(people(b=pa.array(truths)), dialect=Dialect(truth=("TRUE", "FALSE")))
+    names = [sample.write(tmp_path, "t"), sample.write(tmp_path, "one", [7]), sample.write(tmp_path, "other", other=True)]
+    whole, one, other = predictions_of(tmp_path, names[0], names[1:])
+    np.testing.assert_allclose(one, whole[[7]])
+    np.testing.assert_allclose(other, whole)
+
+
+def test_a_moment_is_the_same_in_every_zone():
+    utc = pd.Series(pd.date_range("2020-06-01", periods=50, freq="7h", tz="UTC"))
+    encoder = fairdro.TableEncoder().fit(pd.DataFrame({"t": utc}))
+    elsewhere = [utc, utc.dt.tz_convert("Asia/Tokyo"), utc.dt.tz_localize(None)]
+    first, *others = (encoder.transform(pd.DataFrame({"t": moments})) for moments in elsewhere)
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_a_list_is_the_same_whoever_misses_one(tmp_path):
+    pairs = [None if i == 5 else {"a": i % 3, "b": [i % 2]} for i in range(60)]
+    sample = replace(people(s=pa.array(pairs)), portable=False)
+    whole, one = predictions_of(tmp_path, sample.write(tmp_path, "t"), [sample.write(tmp_path, "one", [7])])
+    np.testing.assert_allclose(one, whole[[7]])
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_decimal_commas_are_found_in_quotes(tmp_path, quoting):
+    dialect = Dialect(delimiter=";", comma=True, quoting=quoting)
+    (tmp_path / "t.csv").write_bytes(to_csv(pa.table({"x": [1.5, -2.0], "y": ["a", "b"]}), dialect))
+    assert read_table(tmp_path / "t.csv")["x"].to_pylist() == [1.5, -2.0]
+
+
+@pytest.mark.parametrize("name", ["a,b,c", "new\nline", "\u2028", 'q"q', "[x", "a.b", "=1"])
+@pytest.mark.parametrize("file", ["t.csv", "t.tsv", "t.parquet"])
+def test_a_table_that_was_written_has_the_same_columns_when_it_is_read(tmp_path, name, file):
+    write_table(pa.table({"x": [1, 2], name: ["u", "v"], "z": [1, 2]}), tmp_path / file)
+    for raw in (False, True):
+        assert read_table(tmp_path / file, raw=raw).column_names == ["x", name, "z"]
+
+
+def test_blank_lines_before_the_header_and_codes_in_the_last_row(tmp_path):
+    (tmp_path / "t.csv").write_text("\n\nx;y\n1;a\n02;b")
+    assert read_table(tmp_path / "t.csv").to_pydict() == {"x": ["1", "02"], "y": ["a", "b"]}
+
+
+def test_times_of_day_are_the_strings_they_are(tmp_path):
+    (tmp_path / "t.csv").write_text("t,y\n12:30,a\n08:15,b\n")
+    assert read_table(tmp_path / "t.csv")["t"].to_pylist() == read_table(tmp_path / "t.csv", strings=["t"])["t"].to_pylist()
+
+
+def test_the_folder_of_a_parquet_file_adds_no_column_and_two_of_a_name_are_named(tmp_path):
+    (tmp_path / "year=2020").mkdir()
+    write_table(pa.table({"x": [1, 2]}), tmp_path / "year=2020" / "t.parquet")
+    assert read_table(tmp_path / "year=2020" / "t.parquet").column_names == ["x"]
+    pa.parquet.write_table(pa.table([[1], [2]], ["x", "x"]), tmp_path / "two.parquet")
+    with pytest.raises(InputError, match="two columns named 'x'"):
+        read_table(tmp_path / "two.parquet")
+
+
+def test_parquet_stays_as_it_was_in_parquet(tmp_path):
+    sample = replace(people(q=pa.array(["?", "a", "NA"] * 20)), pandas_index=True)
+    source = sample.write(tmp_path, "t")
+    with short_training():
+        run(tmp_path, "fit", source, "--target=y", "--group=g", "--rho=1", "--out=m")
+        run(tmp_path, "predict", "m", source, "--out=p.parquet")
+    before, after = (pa.parquet.read_table(tmp_path / name) for name in (source, "p.parquet"))
+    assert after.select(before.column_names).equals(before)
+
+
+@pytest.mark.parametrize("column", ["y", "g"])
+def test_numbers_with_more_digits_than_double_precision_has_are_no_classes_and_no_groups(tmp_path, column):
+    table = people().table
+    numbers = pa.array([f"{10**20 + i % 2}" for i in range(60)])
+    sample = replace(people(), table=table.set_column(table.column_names.index(column), column, numbers), dialect=Dialect())
+    done = run(tmp_path, "fit", sample.write(tmp_path, "t"), "--target=y", "--group=g", "--out=m")
+    assert "more than 15 digits" in done.stderr
+
+
+def test_a_refusal_is_one_sentence_though_there_were_warnings_and_names_have_lines(tmp_path):
+    groups = pa.array(["line\n1\x1b[31m", "line\n2"] * 30)
+    sample = replace(people(), table=people().table.set_column(2, "g", groups))
+    with short_training():
+        done = run(tmp_path, "fit", sample.write(tmp_path, "t"), "--target=y", "--group=g", "--rho=1", "--out=m")
+        assert (done.returncode, "line\\n1\\x1b[31m" in done.stdout, "\x1b" in done.stdout) == (0, True, False)
+        few = replace(sample, table=sample.table.slice(0, 3)).write(tmp_path, "few")
+        assert run(tmp_path, "fit", few, "--target=y", "--group=g", "--rho=1", "--out=n").returncode == 2

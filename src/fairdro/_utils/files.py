@@ -107,8 +107,9 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
     """Read a table in CSV or Parquet; types are inferred, strings that occur often are kept as a dictionary.
 
     The delimiter of a CSV is the one by which its first rows have as many fields as its header. Empty fields, ``NA``, ``?``
-    and the like are missing, in strings of Parquet too. Codes with leading zeros are strings, and so are the columns ``strings`` of a CSV or, with
-    ``raw``, every field as it is. The unnamed index that pandas writes into Parquet is no column, unless ``raw``.
+    and the like are missing, in strings of Parquet too. Codes with leading zeros are strings, and so are the columns
+    ``strings`` of a CSV or, with ``raw``, every field as it is. The unnamed index that pandas writes into Parquet is no
+    column, unless ``raw``.
     """
     check_table_name(path)
     try:

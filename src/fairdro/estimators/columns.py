@@ -49,6 +49,8 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
         raise InputError(
             f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into strings."
         )
+    if pa.types.is_floating(kind):
+        _check_digits(column.to_numpy(), name)
     number = len(pa.compute.unique(column))
     if several and number < 2:
         raise InputError(f"The column {name!r} has one value only; there is nothing to predict.")
@@ -62,14 +64,13 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
         raise InputError(f"The column {name!r} holds infinite values, which are no classes; replace them.")
     if labels.dtype.kind == "f" and (labels % 1 != 0).any():
         raise InputError(f"The column {name!r} holds fractions, which are no classes; put its values into a few.")
-    if labels.dtype.kind == "f":
-        _check_digits(labels, name)
     return labels
 
 
 def _check_digits(values: Any, name: str) -> None:
     """Refuse whole numbers that double precision cannot tell from their neighbours."""
-    if (np.abs(values) >= EXACT).any():
+    sizes = np.abs(values)
+    if ((sizes >= EXACT) & np.isfinite(sizes)).any():
         raise InputError(
             f"The column {name!r} holds numbers of more than 15 digits, which cannot be told apart; write them as words."
         )
