@@ -31,7 +31,7 @@ from fairdro.cli import app
 from fairdro.errors import InputError
 from fairdro.estimators import FairDROBoostingClassifier, tables
 from fairdro.training.controller import Controller
-from tables import Dialect, Sample, samples, to_csv
+from tables import KINDS, Dialect, Sample, samples, to_csv
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "50"))
 REFUSALS = ["already; rename or remove it", "CSV cannot hold"]  # of what a model was trained on
@@ -355,3 +355,12 @@ def test_a_refusal_is_one_sentence_though_there_were_warnings_and_names_have_lin
         assert (done.returncode, "line\\n1\\x1b[31m" in done.stdout, "\x1b" in done.stdout) == (0, True, False)
         few = replace(sample, table=sample.table.slice(0, 3)).write(tmp_path, "few")
         assert run(tmp_path, "fit", few, "--target=y", "--group=g", "--rho=1", "--out=n").returncode == 2
+
+
+@pytest.mark.parametrize("column", ["x", "y", "g"])
+def test_strings_of_parquet_that_are_no_utf_8_are_found_in_every_column(tmp_path, column):
+    place = people().table.column_names.index(column)
+    strange = KINDS["no UTF-8"][0](np.random.default_rng(0), 60)
+    sample = replace(people(), table=people().table.set_column(place, column, strange))
+    done = run(tmp_path, "fit", sample.write(tmp_path, "t"), "--target=y", "--group=g", "--rho=1", "--out=m")
+    assert f"The column '{column}' of t.parquet holds strings that are not in UTF-8" in done.stderr

@@ -132,17 +132,30 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
 def _read_parquet(path: Path, *, raw: bool) -> pa.Table:
     with pa.parquet.ParquetFile(path) as file:  # as it is: no column from the folder's name, none looked up by a pattern
         table = file.read()
+    strings = [j for j, field in enumerate(table.schema) if _holds_strings(field.type)]
+    for j in strings:
+        try:
+            table.column(j).validate(full=True)
+        except pa.ArrowInvalid as error:
+            name = table.column_names[j]
+            raise InputError(
+                f"The column {name!r} of {path} holds strings that are not in UTF-8; write them anew."
+            ) from error
     if raw:
         return table
-    table = table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
-    for j, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            column = _plain(table.column(j))
-            missing = pa.compute.is_in(column, pa.array(MISSING, column.type))
-            if pa.compute.any(missing).as_py():
-                table = table.set_column(j, field.name, pa.compute.if_else(missing, pa.scalar(None, column.type), column))
-    return table
+    for j in strings:
+        column = _plain(table.column(j))
+        missing = pa.compute.is_in(column, pa.array(MISSING, column.type))
+        if pa.compute.any(missing).as_py():
+            table = table.set_column(
+                j, table.field(j).name, pa.compute.if_else(missing, pa.scalar(None, column.type), column)
+            )
+    return table.select([j for j, name in enumerate(table.column_names) if not re.fullmatch(r"__index_level_\d+__", name)])
+
+
+def _holds_strings(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _text_of(path: Path) -> str:
