@@ -49,6 +49,11 @@ fuzz: install-test
 	OMP_NUM_THREADS=1 FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/test_fuzz.py -q -s \
 		--hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 
+# A bench that is killed again and again, also inside writes, docs/reliability.md; a hundred kills take about a quarter of an hour.
+KILLS ?= 100
+chaos: install-test
+	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --kills $(KILLS) --seed $(SEED)
+
 # The figures in README.md and docs/benchmarks.md; compares in one run, about five minutes on an idle machine.
 bench: install-test
 	$(BIN)/python benchmarks/foundation.py

@@ -22,7 +22,8 @@ CODES = ["01", "02", "007", "10", "33"]
 NAMES = [
     "age", "income", "größe", "a b", "x,y", 'q"q', "s;t", "tab\there", "new\nline", "日本", "<script>", "=1+1", "-x",
     "predicted", "probability of yes", "a = b", "A", "a", " a", "(missing)", "__index_level_0__", "class",
-    "index", "n" * 300, "\u2028", "%s", "{}", "*", "p*", "[x", "a.b", "a\\b", "1", "nan", "NA", "\x1b[31m", "\ufeffb", "e\u0301",
+    "index", "n" * 300, "\u2028", "%s", "{}", "*", "p*", "[x", "a.b", "a\\b", "1", "nan", "NA", "\x1b[31m",
+    "\ufeffb", "e\u0301",
 ]  # fmt: skip
 UTC = dt.UTC
 EPOCH = dt.datetime(2020, 1, 1)  # noqa: DTZ001 - tables have dates without a zone, too
