@@ -49,7 +49,7 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
         raise InputError(
             f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into strings."
         )
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(column.type):
         _check_digits(column.to_numpy(), name)
     number = len(pa.compute.unique(column))
     if several and number < 2:
