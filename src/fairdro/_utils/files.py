@@ -130,7 +130,7 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
 
 
 def _read_parquet(path: Path, *, raw: bool) -> pa.Table:
-    with pa.parquet.ParquetFile(path) as file:  # as it is: no column from the folder's name, none looked up by a pattern
+    with pa.parquet.ParquetFile(path) as file:  # which reads two columns of one name, so that it can be said
         table = file.read()
     strings = [j for j, field in enumerate(table.schema) if _holds_strings(field.type)]
     for j in strings:
