@@ -361,3 +361,11 @@ def test_strings_of_parquet_that_are_no_utf_8_are_found_in_every_column(tmp_path
     sample = replace(people(), table=people().table.set_column(place, column, strange))
     done = run(tmp_path, "fit", sample.write(tmp_path, "t"), "--target=y", "--group=g", "--rho=1", "--out=m")
     assert f"The column '{column}' of t.parquet holds strings that are not in UTF-8" in done.stderr
+
+
+def test_an_audit_of_numbers_against_strings_is_refused_in_a_sentence(tmp_path):
+    table = people().table.append_column("p", pa.array([0, 1] * 30))
+    write_table(table, tmp_path / "t.csv")
+    for target, prediction in (("y", "p"), ("p", "y")):
+        done = run(tmp_path, "audit", "t.csv", f"--target={target}", f"--prediction={prediction}", "--group=g")
+        assert "'y' holds strings, but 'p' numbers" in done.stderr

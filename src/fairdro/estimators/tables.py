@@ -358,6 +358,9 @@ def audit_table(
         table = table.filter(known)
     truth = labels_of(table[target], target, several=False)
     predicted = labels_of(table[prediction], prediction, several=False)
+    if (truth.dtype == object) != (predicted.dtype == object):
+        words, numbers = (target, prediction) if truth.dtype == object else (prediction, target)
+        raise InputError(f"{words!r} holds strings, but {numbers!r} numbers; write both the same way.")
     encoded = encode_groups(sensitive_columns(table, groups, missing_groups, notes), missing_groups)
     if encoded.n_unknown:
         notes.append(f"{encoded.n_unknown:,} of {len(encoded):,} rows have no group and are not counted.")
