@@ -6,7 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two processes with one thread each; modules stay together, so that what they prepare is prepared once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: install install-test demo test test-all lint bench bench-estimators bench-boosting bench-head bench-choices bench-certificates reproduction data clean
+.PHONY: install install-test demo test test-all lint fuzz chaos bench bench-estimators bench-boosting bench-head bench-choices \
+	bench-certificates reproduction data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -41,6 +42,18 @@ test: lint
 
 test-all: lint
 	$(PYTEST)
+
+# Random tables through fit, predict, audit and head, docs/reliability.md; a thousand take some minutes.
+SEED ?= 0
+EXAMPLES ?= 1000
+fuzz: install-test
+	OMP_NUM_THREADS=1 FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/test_fuzz.py -q -s \
+		--hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
+
+# A bench that is killed again and again, also inside writes, docs/reliability.md; a hundred kills take about a quarter of an hour.
+KILLS ?= 100
+chaos: install-test
+	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --kills $(KILLS) --seed $(SEED)
 
 # The figures in README.md and docs/benchmarks.md; compares in one run, about five minutes on an idle machine.
 bench: install-test

@@ -8,6 +8,7 @@ import pytest
 from files import save_encoder
 
 hypothesis.settings.register_profile("fairdro", deadline=None, max_examples=60, derandomize=True)
+hypothesis.settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile("fairdro")
 
 

@@ -2,7 +2,9 @@
 
 import codecs
 import contextlib
+import csv
 import glob
+import io
 import os
 import re
 import tempfile
@@ -104,9 +106,10 @@ def is_text(path: Path) -> bool:
 def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) -> pa.Table:
     """Read a table in CSV or Parquet; types are inferred, strings that occur often are kept as a dictionary.
 
-    The delimiter of a CSV is the one its first line has most of. Empty fields, ``NA``, ``?`` and the like are missing, in
-    strings of Parquet too. Codes with leading zeros are strings, and so are the columns ``strings`` of a CSV or, with
-    ``raw``, every field as it is. The unnamed index that pandas writes into Parquet is no column, unless ``raw``.
+    The delimiter of a CSV is the one by which its first rows have as many fields as its header. Empty fields, ``NA``, ``?``
+    and the like are missing, in strings of Parquet too. Codes with leading zeros are strings, and so are the columns
+    ``strings`` of a CSV or, with ``raw``, every field as it is. The unnamed index that pandas writes into Parquet is no
+    column, unless ``raw``.
     """
     check_table_name(path)
     try:
@@ -127,18 +130,32 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
 
 
 def _read_parquet(path: Path, *, raw: bool) -> pa.Table:
-    table = pa.parquet.read_table(path)
+    with pa.parquet.ParquetFile(path) as file:  # which reads two columns of one name, so that it can be said
+        table = file.read()
+    strings = [j for j, field in enumerate(table.schema) if _holds_strings(field.type)]
+    for j in strings:
+        try:
+            table.column(j).validate(full=True)
+        except pa.ArrowInvalid as error:
+            name = table.column_names[j]
+            raise InputError(
+                f"The column {name!r} of {path} holds strings that are not in UTF-8; write them anew."
+            ) from error
     if raw:
         return table
-    table = table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
-    for j, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            column = _plain(table.column(j))
-            missing = pa.compute.is_in(column, pa.array(MISSING, column.type))
-            if pa.compute.any(missing).as_py():
-                table = table.set_column(j, field.name, pa.compute.if_else(missing, pa.scalar(None, column.type), column))
-    return table
+    for j in strings:
+        column = _plain(table.column(j))
+        missing = pa.compute.is_in(column, pa.array(MISSING, column.type))
+        if pa.compute.any(missing).as_py():
+            table = table.set_column(
+                j, table.field(j).name, pa.compute.if_else(missing, pa.scalar(None, column.type), column)
+            )
+    return table.select([j for j, name in enumerate(table.column_names) if not re.fullmatch(r"__index_level_\d+__", name)])
+
+
+def _holds_strings(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _text_of(path: Path) -> str:
@@ -160,14 +177,13 @@ def _text_of(path: Path) -> str:
 
 
 def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
-    header, *lines = _text_of(path).splitlines()
-    delimiter = max(DELIMITERS, key=re.sub('"[^"]*"', "", header).count)
+    delimiter, rows = _first_rows(_text_of(path), tabs_first=_suffix(path) == ".tsv")
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     if raw:
         names = pa.csv.open_csv(path, parse_options=parse).schema.names
         options = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
         return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
-    comma = delimiter == ";" and any(re.search(r"(^|;)-?\d+,\d+(;|$)", line) for line in lines)
+    comma = delimiter == ";" and any(re.fullmatch(r"-?\d+,\d+", field) for row in rows for field in row)
 
     def read(strings: Collection[str]) -> pa.Table:
         options = pa.csv.ConvertOptions(
@@ -181,17 +197,33 @@ def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
         return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
 
     table = read(strings)
-    if codes := _codes(table, lines, delimiter):
+    if codes := _codes(table, rows):
         table = read({*strings, *codes})
     return table
 
 
-def _codes(table: pa.Table, lines: list[str], delimiter: str) -> list[str]:
-    """Return the columns of whole numbers some of which begin with a zero: codes, judged by the first lines."""
-    fields = [line.split(delimiter) for line in lines[:-1]]
+def _first_rows(start: str, *, tabs_first: bool) -> tuple[str, list[list[str]]]:
+    """Return the delimiter of a CSV by which its first rows have as many fields as its header, and these rows."""
+
+    def parsed(delimiter: str) -> list[list[str]]:
+        rows = [row for row in csv.reader(io.StringIO(start, newline=""), delimiter=delimiter) if row]
+        return rows[:-1] if len(start) >= HEAD and len(rows) > 1 else rows  # the last may be cut off
+
+    def fits(rows: list[list[str]]) -> tuple[bool, float, int]:
+        width = len(rows[0])
+        return width > 1, sum(len(row) == width for row in rows) / len(rows), width
+
+    found = {delimiter: parsed(delimiter) for delimiter in ("\t" * tabs_first) + DELIMITERS}
+    delimiter = max(found, key=lambda d: fits(found[d]))
+    return delimiter, found[delimiter][1:]
+
+
+def _codes(table: pa.Table, rows: list[list[str]]) -> list[str]:
+    """Return columns that are strings, judged by the first rows: whole numbers that begin with a zero, and times of day."""
     whole = [j for j, field in enumerate(table.schema) if pa.types.is_integer(field.type)]
-    padded = {j for row in fields if len(row) == table.num_columns for j in whole if re.fullmatch(r'"?0\d+"?', row[j])}
-    return [table.column_names[j] for j in sorted(padded)]
+    padded = {j for row in rows if len(row) == table.num_columns for j in whole if re.fullmatch(r"0\d+", row[j])}
+    times = {j for j, field in enumerate(table.schema) if pa.types.is_time(field.type)}  # "12:30" is not "12:30:00"
+    return [table.column_names[j] for j in sorted(padded | times)]
 
 
 def write_table(table: pa.Table, path: Path) -> None:

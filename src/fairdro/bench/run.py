@@ -87,7 +87,7 @@ def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnBankStep) -> 
     with ProcessPoolExecutor(workers, context, _start_worker, (events, stop, os.getpid())) as pool:
         try:
             with _ignored_interrupts():
-                running = {pool.submit(_work, number, bank, out): bank for number, bank in enumerate(banks)}
+                running = {pool.submit(_work, number, bank.spec(), out): bank for number, bank in enumerate(banks)}
             while running:
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
                 for number, finished, total in _drain(events):
@@ -144,8 +144,9 @@ def _start_worker(events: Any, stop: Any, parent: int) -> None:
     threading.Thread(target=leave_with_parent, daemon=True).start()
 
 
-def _work(number: int, bank: Bank, out: Path) -> None:
-    _train_and_store(bank, out, lambda done, total: _events.put((number, done, total)))
+def _work(number: int, spec: dict[str, Any], out: Path) -> None:
+    """Train a bank, given as plain data: tensors would be fetched from the parent, which may be gone."""
+    _train_and_store(Bank.from_spec(spec), out, lambda done, total: _events.put((number, done, total)))
 
 
 def _train_and_store(bank: Bank, out: Path, on_step: OnStep) -> None:

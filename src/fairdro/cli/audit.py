@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fairdro._utils.markdown import percent
 from fairdro.cli import options
-from fairdro.cli.terminal import console, status, tell
+from fairdro.cli.terminal import console, one_line, status, tell
 
 if TYPE_CHECKING:
     from fairdro.audit import Audit
@@ -87,8 +87,8 @@ def _print(found: Audit) -> None:
 
 def _table(title: str, names: list[str], figures: list[str]) -> Table:
     """Return an empty table: names may wrap, figures may not."""
-    columns = [Column(Text(name)) for name in names] + [Column(Text(name), no_wrap=True) for name in figures]
-    table = Table(*columns, title=Text(f"\n{title}"), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    columns = [Column(one_line(name)) for name in names] + [Column(one_line(name), no_wrap=True) for name in figures]
+    table = Table(*columns, title=Text("\n").append(one_line(title)), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.pad_edge = False
     return table
 
@@ -106,12 +106,12 @@ def _rate_tables(found: Audit, part: Part) -> list[Table]:
         for name, row in rows_of(rates.table):
             ratio = between(row["ratio"], row["ratio_low"], row["ratio_high"], unit=1, digits=2, to="-")
             rate = between(row["rate"], row["low"], row["high"], to="-")
-            table.add_row(Text(name), f"{row['rows']:,}", rate, ratio, p_value(row["p_value"]), remark(row))
+            table.add_row(one_line(name), f"{row['rows']:,}", rate, ratio, p_value(row["p_value"]), remark(row))
         tables.append(table)
     for outcome, changed in part.rate_changes:
         table = _table(f"rates of {outcome.value}, by {by}, in percent", ["group"], ["rows", *found.predictions, "change"])
         for name, row in rows_of(changed):
-            table.add_row(Text(name), *_change(row))
+            table.add_row(one_line(name), *_change(row))
         tables.append(table)
     return tables
 
@@ -142,11 +142,11 @@ def _print_accuracies(found: Audit, part: Part) -> None:
     if part.accuracy_changes is not None:
         cells = _table(title, ["class", "group"], ["rows", *found.predictions, "change"])
         for (label, of), row in by_cell(part.accuracy_changes):
-            cells.add_row(Text(label), Text(of), *_change(row))
+            cells.add_row(one_line(label), one_line(of), *_change(row))
     else:
         cells = _table(title, ["class", "group"], ["rows", "accuracy", "note"])
         cells.columns[-1].no_wrap = False
         for (label, of), cell in by_cell(part.judged[0].cells):
             figure = between(cell["accuracy"], cell["low"], cell["high"])
-            cells.add_row(Text(label), Text(of), f"{cell['rows']:,}", figure, cell["note"])
+            cells.add_row(one_line(label), one_line(of), f"{cell['rows']:,}", figure, cell["note"])
     console.print(cells)

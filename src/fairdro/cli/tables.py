@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from fairdro._utils.markdown import percent
 from fairdro.cli import options
 from fairdro.cli.certificates import certifying
-from fairdro.cli.terminal import console, sentences, status, tell
+from fairdro.cli.terminal import console, one_line, sentences, status, tell
 from fairdro.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def fit(
     check_writable(out / "model.json")
     with status(f"Reading {file} ..."):
         table = read_table(file)
-    with sentences():
+    with sentences(late=True):
         fitted = fit_table(table, target=target, groups=group, verbose=True, **given)
     save(fitted.model, out)
     _print_fitted(fitted, f"The model and its card are in {out}.")
@@ -150,7 +149,7 @@ def _print_before_and_after(fitted: FittedTable) -> None:
     accuracies = [judged.cells()["accuracy"] for judged in shown.values()]
     for (label, of), row in by_cell(shown["fair"].cells()):
         figures = (percent(accuracy[label, of]) for accuracy in accuracies)
-        table.add_row(Text(label), Text(of), f"{row['count']:,}", *figures, row["note"])
+        table.add_row(one_line(label), one_line(of), f"{row['count']:,}", *figures, row["note"])
     table.add_section()
     metrics = [judged.metrics() for judged in shown.values()]
     titles = {"accuracy": "balanced accuracy", "standard_accuracy": "ordinary accuracy", "dca": "DCA (gap)"}
@@ -208,7 +207,7 @@ def head(
     )
     with status(f"Reading {file} ..."):
         table = read_table(file)
-    with sentences():
+    with sentences(late=True):
         fitted = fit_head_table(
             table, target=target, groups=group, class_columns=class_columns, group_columns=group_columns, **given
         )
@@ -240,7 +239,7 @@ def predict(
             predicted = predict_head_table(fitted, read_table(file))
         else:
             predicted, notes = predict_table(fitted, read_table(file, strings=string_columns(fitted)))
-        table = read_table(file, raw=is_text(out))  # every field as it was; in Parquet, columns of their types
+        table = read_table(file, raw=is_text(out) or not is_text(file))  # every field as it was; of CSV in Parquet, typed
         for name in predicted.column_names:
             table = table.append_column(name, predicted[name])
         write_table(table, out)

@@ -30,14 +30,19 @@ SECONDS_BETWEEN_LINES = 30
 console = Console() if sys.stdout.isatty() else Console(width=140)
 
 
+def one_line(name: str) -> Text:
+    """Return text that may hold names from data as one line, in which control characters are seen and not obeyed."""
+    return Text("".join(c if c.isprintable() else repr(c)[1:-1] for c in name))
+
+
 def tell(text: str) -> None:
     """Print a line to standard output."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(one_line(text), highlight=False, soft_wrap=True)
 
 
 def say(sentence: str) -> None:
     """Print a sentence to standard error."""
-    Console(stderr=True).print(f"fairdro: {sentence}", markup=False, highlight=False, soft_wrap=True)
+    Console(stderr=True).print(one_line(f"fairdro: {sentence}"), highlight=False, soft_wrap=True)
 
 
 def status(what: str) -> AbstractContextManager[object]:
@@ -46,19 +51,25 @@ def status(what: str) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def sentences() -> Iterator[None]:
-    """Print warnings as sentences when they come, each once."""
-    told: set[str] = set()
+def sentences(*, late: bool = False) -> Iterator[None]:
+    """Print warnings as sentences, each once: when they come, or ``late``, when the work is done.
+
+    Where work is refused, late ones are left out, so that the refusal is the one sentence.
+    """
+    told: dict[str, None] = {}
 
     def pass_on(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if str(message) not in told and category is not ResourceWarning:
-            told.add(str(message))
-            say(str(message))
+            told[str(message)] = None
+            if not late:
+                say(str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = pass_on
         yield
+    for sentence in told if late else ():
+        say(sentence)
 
 
 @contextmanager

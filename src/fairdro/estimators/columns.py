@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.groups import MISSING_GROUPS
 
 MAX_CLASSES = 100
+EXACT = 2**53  # above, not every whole number is one of double precision
 CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string]
 
 
@@ -24,8 +26,15 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
 
 
 def as_pandas(table: pa.Table) -> pd.DataFrame:
-    """Return a table as pandas has it, or say that it holds what pandas cannot hold."""
+    """Return a table as pandas has it, or say that it holds what pandas cannot hold.
+
+    Lists and the like are strings, since in pandas their whole numbers depend on whether another row misses one.
+    """
     try:
+        for j, field in enumerate(table.schema):
+            if pa.types.is_nested(field.type):
+                strings = [None if value is None else str(value) for value in table.column(j).to_pylist()]
+                table = table.set_column(j, field.name, pa.array(strings, pa.string()))
         return table.to_pandas(split_blocks=True, date_as_object=False, ignore_metadata=True)
     except (pa.ArrowException, ValueError, OverflowError) as error:  # a date of the year 9999 and the like
         raise InputError(f"The table holds values that cannot be read: {str(error).splitlines()[0]}.") from error
@@ -40,6 +49,8 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
         raise InputError(
             f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into strings."
         )
+    if pa.types.is_floating(column.type):
+        _check_digits(column.to_numpy(), name)
     number = len(pa.compute.unique(column))
     if several and number < 2:
         raise InputError(f"The column {name!r} has one value only; there is nothing to predict.")
@@ -54,6 +65,15 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
     if labels.dtype.kind == "f" and (labels % 1 != 0).any():
         raise InputError(f"The column {name!r} holds fractions, which are no classes; put its values into a few.")
     return labels
+
+
+def _check_digits(values: Any, name: str) -> None:
+    """Refuse whole numbers that double precision cannot tell from their neighbours."""
+    sizes = np.abs(values)
+    if ((sizes >= EXACT) & np.isfinite(sizes)).any():
+        raise InputError(
+            f"The column {name!r} holds numbers of more than 15 digits, which cannot be told apart; write them as words."
+        )
 
 
 def with_target(table: pa.Table, target: str, notes: list[str]) -> pa.Table:
@@ -103,6 +123,8 @@ def sensitive_columns(table: pa.Table, groups: Sequence[str], missing_groups: st
         values = column.to_pandas()
         known = values.notna().to_numpy()
         whole = pd.api.types.is_float_dtype(values) and bool((values[known] % 1 == 0).all())
+        if whole:
+            _check_digits(values[known], name)
         strings = (values.astype("Int64") if whole else values).astype(str).astype(object)
         frame[name] = pd.Series(np.where(known, strings, None), dtype=object)
     return pd.DataFrame(frame)

@@ -222,9 +222,10 @@ def _plain(values: pd.Series) -> pd.Series:
         values = values.astype(object)
     if values.dtype == object:
         values = values.infer_objects()
-        if pd.api.types.infer_dtype(values, skipna=True) == "decimal":
+        found = pd.api.types.infer_dtype(values, skipna=True)
+        if found in {"decimal", "boolean"}:  # truths are numbers, also where one is missing
             values = values.astype(float)
-        elif pd.api.types.infer_dtype(values, skipna=True) == "date":
+        elif found == "date":
             values = pd.to_datetime(values)
     return values.dt.total_seconds() / 86_400 if pd.api.types.is_timedelta64_dtype(values) else values
 
@@ -242,7 +243,8 @@ def _numbers(values: pd.Series, name: str, kind: str) -> np.ndarray:
     if kind == "date":
         if values.isna().all():
             return np.full(len(values), np.nan)
-        seconds = values.dt.tz_localize(None).to_numpy("datetime64[s]")
+        in_utc = values if values.dt.tz is None else values.dt.tz_convert(None)  # a moment is the same in every zone
+        seconds = in_utc.to_numpy("datetime64[s]")
         return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 86_400)
     if _kind(values) != "number":
         read = pd.to_numeric(values, errors="coerce")
