@@ -88,7 +88,8 @@ def _print(found: Audit) -> None:
 def _table(title: str, names: list[str], figures: list[str]) -> Table:
     """Return an empty table: names may wrap, figures may not."""
     columns = [Column(one_line(name)) for name in names] + [Column(one_line(name), no_wrap=True) for name in figures]
-    table = Table(*columns, title=Text("\n").append(one_line(title)), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    named = Text("\n").append(one_line(title))
+    table = Table(*columns, title=named, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.pad_edge = False
     return table
 
