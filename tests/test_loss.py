@@ -213,7 +213,7 @@ def batch_of(y=None, a=None):
     ("make", "sentence"),
     [
         (lambda: FairDROLoss(2, 2, rho=(1.0, 2.0), total_steps=3), "one value"),
-        (lambda: FairDROLoss(2, 2, rho=1.0, total_steps=0), "at least 1"),
+        (lambda: FairDROLoss(2, 2, rho=1.0, total_steps=0), "total_steps must be a positive whole number"),
         (lambda: FairDROLoss(2, 2, rho=-1.0, total_steps=3), "must not be negative"),
         (lambda: FairDROLoss(2, 2, total_steps=3, counts=torch.ones(3, 2)), "a row per class"),
         (lambda: FairLoss(get_method("cov")(), n_classes=3, n_groups=2, total_steps=1), "use fairdro instead"),

@@ -230,8 +230,8 @@ def test_the_last_round_of_the_reduction_takes_the_average_of_the_multipliers():
 def test_a_cell_whose_other_label_is_cheaper_is_trained_with_it():
     method = EGR(objective="standard")
     state = method.begin(Task(torch.full((2, 2), 5.0, dtype=torch.float64)))
-    state["multipliers"] = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    state = method._with_costs(state, torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64))
     assert (method.weights(state) == 0).tolist() == [[False, False], [True, False]]
     batch = batch_of([[0.0, 2.0], [0.0, 2.0]], [1, 1], [0, 1])
-    expected = float(method._cost_sensitive(state)[0][1, 0]) * math.log1p(math.exp(2.0)) / 2
+    expected = float(state["weight"][1, 0]) * math.log1p(math.exp(2.0)) / 2
     assert float(method.penalty(state, batch)) == pytest.approx(expected)
