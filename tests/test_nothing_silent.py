@@ -25,9 +25,12 @@ from fairdro import (
     load,
 )
 from fairdro._utils.files import check_writable, read_table, write_table
+from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.groups import encode_groups
+from fairdro.methods import FairDRO
 from fairdro.selection import Choice
+from fairdro.training import train_fullbatch, train_minibatch
 from problems import biased_problem
 
 
@@ -294,6 +297,15 @@ def test_constant_columns_strings_and_groups_of_one_row():
     ):
         with pytest.raises(InputError):
             model.fit(X[:40], y[:40], sensitive_features=np.arange(40))
+
+
+@pytest.mark.parametrize("train", [train_fullbatch, train_minibatch])
+def test_codes_that_are_none(train):
+    X, cells = biased_problem(2, 2, n=60)
+    for codes, name in ((cells.y - 1, "class"), (cells.y + 1, "class"), (cells.groups - 1, "group")):
+        y, a = (codes, cells.groups) if name == "class" else (cells.y, codes)
+        with pytest.raises(InputError, match=f"codes of the {name} must lie between 0 and 1"):
+            train(X, Cells(y, a, n_classes=2, n_groups=2), FairDRO())
 
 
 def test_a_head_at_a_radius_that_is_none():

@@ -39,6 +39,18 @@ def take_rows(values: Tensor, rows: Tensor) -> Tensor:
     return values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:])
 
 
+def _check_codes(codes: Tensor, number: int, name: str) -> None:
+    """Refuse codes that none stands for; on a GPU, looking would make it wait."""
+    if codes.device.type != "cpu" or codes.is_floating_point() or codes.numel() == 0:
+        return
+    least, most = (int(end) for end in codes.aminmax())
+    if least < 0 or most >= number:
+        raise InputError(
+            f"The codes of the {name} must lie between 0 and {number - 1}, but there are some from {least} to {most}; rows "
+            f"without a {name} have no code."
+        )
+
+
 def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """Return sample weights as an array, or say what is wrong with them."""
     try:
@@ -84,6 +96,8 @@ class Cells:
         self.y, self.groups, self.sample_weight = y, groups, sample_weight
         self.n_classes, self.n_groups = n_classes, n_groups
         self.known, self.unknown_group = known, unknown_group
+        _check_codes(y, n_classes, "class")
+        _check_codes(groups, n_groups, "group")
 
     @classmethod
     def from_labels(cls, y: np.ndarray, groups: Groups, *, n_classes: int, sample_weight: np.ndarray | None = None) -> Self:
