@@ -38,6 +38,7 @@ def test_every_engine_returns_the_same_kind_of_result(engine, monkeypatch):
 def test_a_seed_changes_all_but_the_full_batch_solver(engine, monkeypatch):
     monkeypatch.setattr("fairdro.training.engines.EPOCHS", 3)
     monkeypatch.setattr("fairdro.training.engines.FEWEST_BATCHES", 3)
+    monkeypatch.setattr("fairdro.training.engines.FEWEST_STEPS", 3)
     X, cells = biased_problem(2, 2, n=400)
     first, second = (engine.train(X, cells, FairDRO(), seeds=(seed,)).history.accuracy for seed in (0, 1))
     assert first.equal(second) == (engine.solver in {"fullbatch", "out_of_fold"})
@@ -48,6 +49,7 @@ def test_a_seed_changes_all_but_the_full_batch_solver(engine, monkeypatch):
 def test_an_engine_trains_a_method_or_says_why_not(engine, name, monkeypatch):
     monkeypatch.setattr("fairdro.training.engines.EPOCHS", 1)
     monkeypatch.setattr("fairdro.training.engines.FEWEST_BATCHES", 1)
+    monkeypatch.setattr("fairdro.training.engines.FEWEST_STEPS", 1)
     X, cells = biased_problem(2, 2, n=200)
     method = METHODS[name]()
     refusal = engine.refusal(method, cells.counts)

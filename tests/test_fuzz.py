@@ -368,4 +368,4 @@ def test_an_audit_of_numbers_against_strings_is_refused_in_a_sentence(tmp_path):
     write_table(table, tmp_path / "t.csv")
     for target, prediction in (("y", "p"), ("p", "y")):
         done = run(tmp_path, "audit", "t.csv", f"--target={target}", f"--prediction={prediction}", "--group=g")
-        assert "'y' holds strings, but 'p' numbers" in done.stderr
+        assert "bring them to one kind" in done.stderr

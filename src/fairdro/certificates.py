@@ -19,7 +19,7 @@ from fairdro.metrics import Confusion, cell_accuracy, class_codes, confusion
 
 __all__ = ["CERTIFIED", "Certificate", "Plan", "certify", "rows_needed"]
 
-MOST_ROWS = 1e9
+MOST_ROWS, LEAST_DELTA = 1e9, 1e-9
 NOISE = 2000  # draws of what will be observed
 METHOD = "exact binomial tests of the cells, combined (Lancaster)"
 CERTIFIED = {
@@ -94,7 +94,7 @@ class Certificate:
     def sentence(self, max_dca: float | None = None) -> str:
         """Say in words what is certified of the DCA, and, where that is more than ``max_dca``, how many rows would do."""
         said = (
-            f"Certified with {percent_of(1 - self.delta)} % confidence by {self.rows:,} rows: the gap in accuracy between "
+            f"Certified with {confidence(self.delta)} % confidence by {self.rows:,} rows: the gap in accuracy between "
             f"groups (DCA) is at most {percent_up(self.dca)} % (observed: {_gap_text(self.observed['dca'])})."
         )
         parts = [said, *self.remarks]
@@ -139,6 +139,11 @@ class Certificate:
         }
 
 
+def confidence(delta: float) -> str:
+    """Return the confidence of a delta in percent."""
+    return f"{100 * (1 - delta):.12g}"
+
+
 def percent_of(share: float) -> str:
     """Return percent as people write a limit."""
     return f"{100 * share:.4g}"
@@ -171,8 +176,9 @@ def certify(
 
     Parameters
     ----------
-    judged : Confusion, ndarray of shape (Y, A, Y), or array-like of shape (N,)
-        How rows were predicted: counts by class, group and prediction; or their true classes.
+    judged : Confusion, ndarray of shape (Y, A, Y), tuple, or array-like of shape (N,)
+        How rows were predicted: counts by class, group and prediction; true classes, predictions and groups of the rows as
+        a tuple; or their true classes.
     y_pred : array-like of shape (N,), optional
         What was predicted, with true classes.
     sensitive_features : array-like, optional
@@ -209,12 +215,14 @@ def certify(
 def check_delta(delta: Any) -> None:
     """Refuse what is no probability of an error."""
     check_share(delta, "delta")
-    if not 0 < delta < 1:
-        raise InputError(f"delta must lie between 0 and 1, got {delta}; 0.05 stands for 95 % confidence.")
+    if not LEAST_DELTA <= delta < 1:
+        raise InputError(f"delta must lie between {LEAST_DELTA:g} and 1, got {delta}; 0.05 stands for 95 % confidence.")
 
 
 def _confusion(judged: Any, y_pred: Any, sensitive: Any, labels: Any) -> Confusion:
     """Return what is to be certified as a Confusion with whole rows."""
+    if isinstance(judged, tuple) and len(judged) == 3 and y_pred is None:
+        judged, y_pred, sensitive = judged
     if y_pred is not None:
         if sensitive is None:
             raise InputError("certify needs sensitive_features beside y_true and y_pred: the groups of the rows.")
@@ -303,6 +311,8 @@ def rows_needed(judged: Any, max_dca: float, *, shares: Any = None, delta: float
     check_delta(delta)
     check_share(max_dca, "max_dca")
     check_share(chance, "chance")
+    if chance in (0, 1):
+        raise InputError(f"chance must lie between 0 and 1, got {chance}; no number of rows is sure to do.")
     accuracy, spread, fair = _rates_and_shares(judged, shares)
     rates, share = accuracy[fair], spread[fair]
     gap = float(_sum_of_gaps(rates))

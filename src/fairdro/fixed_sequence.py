@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from fairdro.certificates import METHOD, Certificate, certify, check_delta, percent_of
+from fairdro.certificates import METHOD, Certificate, certify, check_delta, confidence, percent_of
 from fairdro.errors import InputError, check_share
 from fairdro.frontier import non_dominated
 from fairdro.metrics import Confusion
@@ -32,7 +32,7 @@ class CertifiedDCA:
     def __str__(self) -> str:
         return (
             f"most accurate whose DCA is certified to be at most {percent_of(self.max_dca)} %, "
-            f"with {percent_of(1 - self.delta)} % confidence"
+            f"with {confidence(self.delta)} % confidence"
         )
 
     def __call__(self, points: pd.DataFrame, plain: pd.Series) -> Any:
@@ -70,7 +70,7 @@ class CertifiedDCA:
         taken = None
         for position in sequence:
             certificate = certify(judge(position), delta=self.delta)
-            if certificate.dca > self.max_dca:
+            if not certificate.dca <= self.max_dca:
                 if taken is None:
                     raise InputError(
                         f"No radius is certified to have a DCA of at most {percent_of(self.max_dca)} %. Of the fairest: "

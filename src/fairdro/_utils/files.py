@@ -158,26 +158,34 @@ def _holds_strings(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _text_of(path: Path) -> str:
-    """Return the beginning of a file of text, and refuse one that is no UTF-8 anywhere."""
-    decoder, start = codecs.getincrementaldecoder("utf-8-sig")(), ""
+PADDED = re.compile(r'(?:^|[\s,;|"])0\d+(?=[\s,;|"]|$)')
+
+
+def _text_of(path: Path) -> tuple[str, bool]:
+    """Return the beginning of a file of text, and whether there may be numbers behind it that begin with a zero.
+
+    Refuse a file that is no UTF-8 anywhere.
+    """
+    decoder, start, padded = codecs.getincrementaldecoder("utf-8-sig")(), "", False
     try:
         with pa.input_stream(str(path)) as file:  # decompresses .gz and the like by name
             while piece := file.read(PIECE):
                 text = decoder.decode(piece)
                 if "\0" in text:
                     raise UnicodeError("a null byte")  # noqa: TRY301 - the same sentence
+                padded = padded or PADDED.search(text, 0 if start else HEAD) is not None
                 start = start or text[:HEAD]
         decoder.decode(b"", final=True)
     except UnicodeError as error:
         raise InputError(f"{path} is not a text in UTF-8; save it as CSV in UTF-8, or as Parquet.") from error
     if not start.strip():
         raise InputError(f"{path} is empty.")
-    return start
+    return start, padded
 
 
 def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
-    delimiter, rows = _first_rows(_text_of(path), tabs_first=_suffix(path) == ".tsv")
+    start, padded = _text_of(path)
+    delimiter, rows = _first_rows(start, tabs_first=_suffix(path) == ".tsv")
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     if raw:
         names = pa.csv.open_csv(path, parse_options=parse).schema.names
@@ -197,9 +205,12 @@ def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
         return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
 
     table = read(strings)
-    if codes := _codes(table, rows):
-        table = read({*strings, *codes})
-    return table
+    codes = _codes(table, rows)
+    if padded and (whole := [name for name in _whole_numbers(table) if name not in codes]):
+        as_strings = pa.csv.ConvertOptions(column_types=dict.fromkeys(whole, pa.string()), include_columns=whole)
+        found = pa.csv.read_csv(path, parse_options=parse, convert_options=as_strings)
+        codes += [name for name in whole if pa.compute.any(pa.compute.match_substring_regex(found[name], r"^0\d+$")).as_py()]
+    return read({*strings, *codes}) if codes else table
 
 
 def _first_rows(start: str, *, tabs_first: bool) -> tuple[str, list[list[str]]]:
@@ -216,6 +227,10 @@ def _first_rows(start: str, *, tabs_first: bool) -> tuple[str, list[list[str]]]:
     found = {delimiter: parsed(delimiter) for delimiter in ("\t" * tabs_first) + DELIMITERS}
     delimiter = max(found, key=lambda d: fits(found[d]))
     return delimiter, found[delimiter][1:]
+
+
+def _whole_numbers(table: pa.Table) -> list[str]:
+    return [field.name for field in table.schema if pa.types.is_integer(field.type)]
 
 
 def _codes(table: pa.Table, rows: list[list[str]]) -> list[str]:

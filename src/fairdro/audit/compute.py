@@ -1,5 +1,6 @@
 """From columns to an audit: what is counted as favourable, by which groups, and what there is to say of the rows."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Part:
-    """All there is by one sensitive column, or by the combinations of all.
+    """All there is by one sensitive column, or by the combinations of some.
 
     Attributes
     ----------
@@ -183,8 +184,9 @@ def audit_table(
 
 
 def _subsets(groups: list[str]) -> list[list[str]]:
-    """Return every column by itself, then all together."""
-    return [[name] for name in groups] + ([groups] if len(groups) > 1 else [])
+    """Return every column by itself, then every two, then all together."""
+    pairs = [list(pair) for pair in itertools.combinations(groups, 2)]
+    return [[name] for name in groups] + pairs + ([groups] if len(groups) > 2 else [])
 
 
 def _grouped(sensitive: pd.DataFrame, missing_groups: str) -> Grouping:

@@ -13,7 +13,7 @@ from fairdro.groups import TOO_FEW
 NO_VERDICT = (
     "These are figures, with how far chance reaches. They are no verdict: no limit is applied, nothing passes or fails."
 )
-HOLDS = "That holds if these rows neither trained the model nor chose it, or anything of it."
+HOLDS = "That holds, by itself, if these rows neither trained the model nor chose it, or anything of it."
 MOST_LETTERS = 60
 EVERY_RATE = "No prediction was named as the favourable one (--favourable); tables have the rates of each."
 

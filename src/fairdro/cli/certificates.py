@@ -19,6 +19,8 @@ def certifying(share: float | None, max_dca: float | None, delta: float | None) 
     """Return the parameters of a classifier for these options."""
     from fairdro.selection import CertifiedDCA
 
+    if share is not None and not 0 < share < 1:
+        raise InputError(f"--certify is a share of the rows, between 0 and 1, e.g. 0.2; got {share:g}.")
     if delta is not None and share is None and max_dca is None:
         raise InputError("--delta is for a certificate; add --certify 0.2, or --certified-dca 0.05.")
     rule = None if max_dca is None else CertifiedDCA(max_dca, **options.given_of(delta=delta))
@@ -48,7 +50,7 @@ def certify(
     from fairdro.estimators.tables import string_columns
 
     if out is not None:
-        check_new(out, force=force, inputs=[file])
+        check_new(out, force=force, inputs=[file, *(model.iterdir() if model.is_dir() else [model])])
     given = options.given_of(delta=delta, missing_groups=missing_groups)
     check_delta(given.get("delta", 0.05))
     if max_dca is not None:

@@ -57,6 +57,7 @@ class CertificationMixin(CellsMixin):
     _limit_: float | None
     _tried_: int
     _sequence: list[int]
+    _on_choice_: list[str]
 
     @property
     def certificate_(self) -> Certificate:
@@ -93,6 +94,8 @@ class CertificationMixin(CellsMixin):
     def _set_aside(self, cells: Cells, share: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows to train on, and those to set aside."""
         check_delta(self.delta)
+        if (rule := self._certifying_rule()) is not None and self.delta not in (0.05, rule.delta):
+            raise InputError(f"delta is {self.delta:g}, but that of the rule {rule.delta:g}; give it to the rule alone.")
         if not self._countable_:
             raise InputError("Rows with weights, and groups in shares, cannot be certified; leave out certify.")
         if not isinstance(self.cv, numbers.Integral) and not hasattr(self.cv, "split"):
@@ -139,6 +142,7 @@ class CertificationMixin(CellsMixin):
         self.__dict__.update(models[taken].__dict__)
         self._certified_, self._tried_ = counts[taken], len(sequence)
         self._delta_, self._limit_ = float(rule.delta), float(rule.max_dca)
+        self._on_choice_ = self._remark_on_certified()
 
     def _counts_of(self, passed: Any, cells: Cells) -> np.ndarray:
         """Count how rows that were set aside are predicted ``(Y, A, Y)``."""
@@ -162,6 +166,10 @@ class CertificationMixin(CellsMixin):
 
     def _refitted(self, place: int, X: Any, cells: Cells) -> Self:
         """Return the same model at another place of its frontier, trained on the same rows."""
+        raise NotImplementedError
+
+    def _remark_on_certified(self) -> list[str]:
+        """Say what there is to say of the radius that was certified."""
         raise NotImplementedError
 
     def _selection_rule(self) -> Any:

@@ -20,7 +20,7 @@ from fairdro.estimators.certification import CertificationMixin
 from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW
 from fairdro.methods import OBJECTIVES, FairDRO
-from fairdro.metrics import Confusion, confusion_counts, kept_accuracy, lost_counts
+from fairdro.metrics import Confusion, cell_accuracy, confusion_counts, kept_accuracy, lost_counts
 from fairdro.selection import (
     AsAsked,
     CertifiedDCA,
@@ -172,10 +172,11 @@ class FrontierMixin(CertificationMixin, SavingMixin):
         if not self._asked_:
             unguarded, _ = choose_radius(judged.counts, radii, rule, **options)
             points = points_of(judged_cells(shown, self._by_class()["fair_classes"]), **self._kept())
-            self._on_choice_ = self._remark_on_guard(points, plain, choice.index, unguarded.index, radii)
             if isinstance(asked, CertifiedDCA):  # which counts every cell
                 self._sequence = self._to_certify(asked, points, plain)
-            elif small := self._small_cells_named(shown):
+                return
+            self._on_choice_ = self._remark_on_guard(points, plain, choice.index, unguarded.index, radii)
+            if small := self._small_cells_named(shown):
                 by_all, _ = choose_radius(judged.counts, radii, rule, guard=self._guard(), every_cell=True, **options)
                 self._on_choice_ += self._remark_on_small_cells(small, shown, radii, choice.index, by_all.index)
 
@@ -185,6 +186,16 @@ class FrontierMixin(CertificationMixin, SavingMixin):
         passing = sound & self._guard().passes(points, points.iloc[plain])
         eligible = np.flatnonzero(passing if passing.any() else sound)
         return [int(eligible[i]) for i in rule.sequence(points.iloc[eligible])]
+
+    def _remark_on_certified(self) -> list[str]:
+        own, plain = (
+            self.frontier_.iloc[self.best_index_],
+            self.frontier_.iloc[plain_radius(self.frontier_["rho"].to_numpy())],
+        )
+        objection = self._guard().objection(own, plain, self._class_names)
+        return (
+            [f"No radius to certify passes the guard against levelling down; at this one {objection}."] if objection else []
+        )
 
     def _moved(self, place: int) -> Self:
         """Return a copy that stands at another row of the frontier."""
@@ -225,6 +236,9 @@ class FrontierMixin(CertificationMixin, SavingMixin):
             same = "they would not change the choice"
             effect = same if chosen == by_all else f"by them too, rho would be {radii[by_all]:.4g}"
             remark = f"{few}, too few to choose a radius by: {named}; {effect}."
+        worst = np.nanmin(cell_accuracy(counts[chosen]))
+        if self.floor is not None and worst < self.floor:
+            remark += f" One of them has {100 * worst:.1f} %, less than the floor of {100 * self.floor:g} %."
         if self.small_cells != "warn":  # otherwise all cells have been looked at, and those with few rows are known
             warnings.warn(remark, UserWarning, stacklevel=6)
         return [remark]

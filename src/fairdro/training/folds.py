@@ -62,7 +62,7 @@ def hold_out(cells: Cells, share: float, seed: int) -> tuple[np.ndarray, np.ndar
     """Return the rows that are kept, and a share that is held out."""
     strata, held = cells.codes.numpy(), int(share * len(cells))
     sizes = np.unique(strata, return_counts=True)[1]
-    if sizes.min() < 2 or held < len(sizes):
+    if sizes.min() < 2 or min(held, len(cells) - held) < len(sizes):
         order = np.random.default_rng(seed).permutation(len(cells))
         return np.sort(order[: -max(held, 1)]), np.sort(order[-max(held, 1) :])
     ((kept, left),) = StratifiedShuffleSplit(1, test_size=share, random_state=seed).split(strata, strata)
