@@ -12,15 +12,17 @@ from rich.table import Table
 from fairdro._utils.markdown import percent
 from fairdro.cli import options
 from fairdro.cli.terminal import console, sentences, status, tell
-from fairdro.errors import InputError
+from fairdro.errors import InputError, check_share
 
 
 def certifying(share: float | None, max_dca: float | None, delta: float | None) -> dict[str, Any]:
     """Return the parameters of a classifier for these options."""
     from fairdro.selection import CertifiedDCA
 
-    if share is not None and not 0 < share < 1:
-        raise InputError(f"--certify is a share of the rows, between 0 and 1, e.g. 0.2; got {share:g}.")
+    if share is not None:
+        check_share(share, "--certify")
+        if share in (0, 1):
+            raise InputError(f"--certify must leave rows to train on and rows to certify, got {share:g}; 0.2 is usual.")
     if delta is not None and share is None and max_dca is None:
         raise InputError("--delta is for a certificate; add --certify 0.2, or --certified-dca 0.05.")
     rule = None if max_dca is None else CertifiedDCA(max_dca, **options.given_of(delta=delta))
@@ -44,7 +46,6 @@ def certify(
     """Certify that the gaps between groups of a model are at most so large, by rows it has never seen."""
     from fairdro._utils.files import check_new, read_table, write_whole
     from fairdro.certificates import CERTIFIED, check_delta, percent_up
-    from fairdro.errors import check_share
     from fairdro.estimators import FairDROHead, load
     from fairdro.estimators.certified_tables import certify_table
     from fairdro.estimators.tables import string_columns

@@ -130,8 +130,9 @@ class FairLoss(nn.Module):
         """Gather what the method may know of a batch, and collect its statistics."""
         self._check(logits, y, a)
         cells = Cells(y, a, n_classes=self.n_classes, n_groups=self.n_groups)
-        if self.training and logits.requires_grad and self._watch(logits.detach()):  # a validation loss teaches nothing
+        if self.training and logits.requires_grad and self._sound(logits.detach()):  # a validation loss teaches nothing
             self._collect(logits.detach(), cells)
+            self._watch(logits.detach())
         hidden = [None if part is None else _precise(part).flatten(1) for part in (features, teacher)]
         if self._gathers:
             self._check_sizes(len(y))
@@ -177,12 +178,16 @@ class FairLoss(nn.Module):
         if shares and not (bool((a >= 0).all()) and torch.allclose(a.float().sum(-1), torch.ones(n), atol=1e-3)):
             raise InputError("The shares of every row of a must sum to one, and none may be negative.")
 
-    def _watch(self, logits: Tensor) -> bool:
-        """Say once what a training loop probably forgot; return whether the batch can teach anything."""
-        self.batches += 1
-        if logits.device.type == "cpu" and not bool(logits.isfinite().all()):
+    def _sound(self, logits: Tensor) -> bool:
+        """Whether a batch can teach the weights anything; on a GPU, looking would make it wait."""
+        sound = logits.device.type != "cpu" or bool(logits.isfinite().all())
+        if not sound:
             self._tell("Logits are not finite: the network diverged. Such batches do not count for the weights.")
-            return False
+        return sound
+
+    def _watch(self, logits: Tensor) -> None:
+        """Say once what a training loop probably forgot."""
+        self.batches += 1
         if self.batches == 1 and logits.device.type == "cpu" and len(logits) > 1:
             total = logits.sum(-1)
             if bool(((logits > 0) & (logits < 1)).all()) and torch.allclose(total, torch.ones_like(total), atol=1e-4):
@@ -190,7 +195,6 @@ class FairLoss(nn.Module):
         passes = float(self.seen.sum() / self.controller.counts.sum()) if self.has_counts else 0.0
         if passes > PASSES_WITHOUT_STEP or self.batches > BATCHES_WITHOUT_STEP:
             self._tell("The loss has seen many batches without step(), by which weights respond; call it after every epoch.")
-        return True
 
     def _tell(self, sentence: str) -> None:
         if sentence not in self._told:
