@@ -212,7 +212,7 @@ class BenchPlan:
         if "all" in self.methods and not self._everything:
             raise InputError("'all' stands for every method: name it alone.")
         for kind, given, known in (
-            ("dataset", self.datasets, [*DATASETS, *filter(is_features, self.datasets)]),
+            ("dataset", self.datasets, self._known_datasets()),
             ("method", self.methods, ["all"] if self._everything else list(METHODS)),
             ("solver", [engine.solver for engine in self.engines], solvers_of(self.model)),
             ("protocol", [self.protocol], PROTOCOLS),
@@ -225,6 +225,11 @@ class BenchPlan:
             for name in given:
                 if name not in known:
                     raise unknown_name(kind, name, known)
+
+    def _known_datasets(self) -> list[str]:
+        """Name the datasets of the model, and those that :meth:`_check_network` has more to say about."""
+        suitable = names("images", "texts") if self.model in models_for_networks() else names("table")
+        return list(dict.fromkeys([*suitable, *(name for name in self.datasets if name in DATASETS or is_features(name))]))
 
     def _check_network(self) -> None:
         """Refuse a model that is not for the data, and settings that are not for the model."""
