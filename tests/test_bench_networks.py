@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 from command import run_here
@@ -143,12 +144,8 @@ def test_a_network_is_known_by_its_content(images, tmp_path):
     labels.loc[0, "group"] = "b"
     shutil.copytree(images, tmp_path / "other")
     labels.to_csv(tmp_path / "other" / "labels.csv", index=False)
-    for other in (
-        plan_of(tmp_path / "other"),
-        plan_of(images, epochs=3),
-        plan_of(images, width=5),
-        plan_of(images, lr=0.01),
-    ):
+    changes = ({"epochs": 3}, {"width": 5}, {"lr": 0.01}, {"batch_size": 20})
+    for other in (plan_of(tmp_path / "other"), *(plan_of(images, **change) for change in changes)):
         assert not set(ids) & {bank.id for bank in other.banks}
         assert other.banks[0].bench != plan_of(images).banks[0].bench  # never mixed in one table
 
@@ -191,19 +188,15 @@ def test_a_method_that_is_not_defined_says_why_once(images, tmp_path):
                 store.write(outcome)
     table = Summary(Store(tmp_path)).table
     assert table["method"].tolist() == ["scratch", "scratch", "cov", "cov"]
-    assert table["chosen"].str.startswith("N/A: cov is defined for 2 classes, not for 3").tolist() == [
-        False,
-        False,
-        True,
-        True,
-    ]
+    refused = table["chosen"].str.startswith("N/A: cov is defined for 2 classes, not for 3")
+    assert refused.tolist() == [False, False, True, True]
     assert len(Summary(Store(tmp_path)).outcomes) == 4
 
 
 def test_a_head_that_cannot_be_fitted_says_why(images, tmp_path):
     labels = pd.read_csv(images / "labels.csv")
     shutil.copytree(images, tmp_path / "other")
-    held = (labels["split"] == "validation") & (labels["group"] == "b")
+    held = (labels["split"] == "validation") & (labels["label"] != "class 1")
     labels[~held].to_csv(tmp_path / "other" / "labels.csv", index=False)
     plan = plan_of(tmp_path / "other", methods=["scratch"], solvers=["network+head"], seeds=1)
     results = run_bench(plan, tmp_path / "out")
@@ -242,7 +235,7 @@ def test_a_stored_network_is_checked_before_it_is_used(out, tmp_path):
     assert Bank.from_spec(json.loads(json.dumps(spec))) == outcome.bank
     forged = replace(outcome, bank=replace(outcome.bank, network=replace(outcome.bank.network, epochs="many")))
     (tmp_path / "forged.safetensors").write_bytes(forged.to_bytes())
-    with pytest.raises(InputError, match="epochs: .* is damaged|is damaged .*epochs"):
+    with pytest.raises(InputError, match=r"is damaged \(epochs: "):
         Outcome.read(tmp_path / "forged.safetensors")
     with pytest.raises(InputError, match="plan the bench again"):
         outcome.bank.refusal()
@@ -295,9 +288,7 @@ def test_shipped_studies_are_the_papers_settings(name, monkeypatch):
                         {"train": rows[:100], "test": rows[100:]}, "")  # fmt: skip
 
     monkeypatch.setattr("fairdro.bench.network.known_examples", examples)
-    monkeypatch.setattr(
-        "fairdro.networks.runs.Job.network", lambda job, n_classes: __import__("torch").nn.Linear(1, n_classes)
-    )
+    monkeypatch.setattr("fairdro.networks.runs.Job.network", lambda job, n_classes: torch.nn.Linear(1, n_classes))
     study = read_study(STUDIES / f"{name}.toml")
     assert {plan.protocol for plan in study.plans} == {"paper"}
     assert {plan.seeds for plan in study.plans} == {4}

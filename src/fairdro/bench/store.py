@@ -59,7 +59,7 @@ TOLD: dict[str, Any] = {
 TENSORS: dict[str, Any] = {
     f"{PART}test": array("S", "P", "Y", "A", "Y", least=0),
     "diverged": array("S", "P", dtype=bool),
-    "weights": array("T", "S", "P", "Y", "A"),
+    "weights": array("T", "S", "P", "Y", "A", finite=False),  # of a network that diverged
     "accuracy": array("T", "S", "P", "Y", "A", finite=False),
     "progress": array("T"),
 }
