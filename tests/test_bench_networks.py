@@ -332,10 +332,10 @@ main()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_killed_in_an_epoch_and_in_a_write_it_ends_the_same(images, tmp_path, workers):
-    options = ["bench", "images", *OPTIONS[:-1], workers, "--epochs", "4", "--data", str(images), "--points", "2"]
-    options += ["--seeds", "1", "--solvers", "network,network+head", "--out"]
+@pytest.mark.parametrize(("workers", "solvers"), [("1", "network+head"), ("2", "network")])
+def test_killed_in_an_epoch_and_in_a_write_it_ends_the_same(images, tmp_path, workers, solvers):
+    options = ["bench", "images", *OPTIONS[:-1], workers, "--epochs", "4", "--data", str(images), "--points", "1"]
+    options += ["--seeds", "1", "--solvers", solvers, "--out"]
     whole = subprocess.run([sys.executable, "-m", "fairdro", *options, str(tmp_path / "whole")], check=False)
     assert whole.returncode == 0
     out = tmp_path / "killed"
@@ -355,5 +355,5 @@ def test_killed_in_an_epoch_and_in_a_write_it_ends_the_same(images, tmp_path, wo
     subprocess.run([sys.executable, "-m", "fairdro", *options, str(out)], check=True)
     ends = [sorted_rows(pd.read_csv(folder / "results.csv")) for folder in (tmp_path / "whole", out)]
     pd.testing.assert_frame_equal(*ends, check_exact=True)
-    assert len(ends[0]) == 6
+    assert len(ends[0]) == (4 if solvers == "network+head" else 2)
     assert not (out / "checkpoints").exists()
