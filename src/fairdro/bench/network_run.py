@@ -39,7 +39,7 @@ def run_network(bank: Bank, network: Network, out: Path, on_step: OnStep | None 
         return nullcontext(on_step)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # diverged networks are marked in the results
+        warnings.simplefilter("ignore")  # diverged networks are marked in the results
         trained = train_job(job, examples, bank.method, _folder(bank, out), recipe=recipe, stage=stage)
     parts = [part for part in examples.parts if part != "validation" or bank.protocol != "paper"]
     judged = {part: judge(trained.model, examples, part) for part in parts}
