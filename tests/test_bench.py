@@ -20,6 +20,7 @@ from fairdro.bench import tables as bench_tables
 from fairdro.bench.figures import _spec, _vega, interactive_page, pictures
 from fairdro.bench.plan import known_dataset
 from fairdro.bench.tables import (
+    PAPER_MODELS,
     comparison,
     how_chosen,
     over_seeds,
@@ -141,7 +142,12 @@ def test_paper_results_are_the_papers():
     assert table.loc[("adult", "fairdro"), ["accuracy", "dca"]].tolist() == [79.23, 1.99]
     assert table.loc[("compas", "scratch"), ["accuracy", "dca"]].tolist() == [63.29, 14.51]
     assert table.loc[("adult", "group_dro"), "worst_accuracy"] == 78.62
-    assert len(table) == 2 * 16
+    assert table.loc[("utkface", "fairdro"), ["accuracy", "dca"]].tolist() == [79.48, 14.25]
+    assert table.loc[("celeba", "mfd"), ["accuracy", "dca"]].tolist() == [90.97, 4.44]
+    assert table.groupby("dataset").size().to_dict() == {
+        "adult": 16, "compas": 16, "utkface": 14, "celeba": 10, "civilcomments": 14,
+    }  # fmt: skip
+    assert set(PAPER_MODELS) == set(table.index.get_level_values("dataset"))
 
 
 def test_diverged_models_are_never_chosen(out):

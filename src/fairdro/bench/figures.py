@@ -13,6 +13,7 @@ import pandas as pd
 import vl_convert
 
 from fairdro._utils.files import write_whole
+from fairdro.bench.plan import NO_NETWORK
 from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.summary import Summary
 from fairdro.bench.tables import bench_title, find_point, varying
@@ -101,7 +102,8 @@ def _in_percent(points: pd.DataFrame, named: list[str]) -> pd.DataFrame:
     told = [name for name in named if name not in MODEL]
     series = points["method"].astype(str)
     for name in MODEL:
-        series = series + ", " + points[name] if name in named else series
+        if name in named:
+            series = series + (", " + points[name]).where(points[name] != NO_NETWORK, "")
     return points.assign(
         bench=[bench_title(row, told) for _, row in points.iterrows()],
         series=series,

@@ -7,21 +7,36 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from importlib import metadata
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fairdro._utils.hashing import digest
-from fairdro.data import PROTOCOLS, Dataset, is_features, load_dataset, names
+from fairdro.bench.network import Network
+from fairdro.data import DATASETS, PROTOCOLS, Dataset, Examples, is_features, load_dataset, names
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, FairDRO, Method, get_method
 from fairdro.metrics import class_codes
-from fairdro.training.engines import ENGINES, Engine, engines_for, get_engine, solvers_of
+from fairdro.networks.runs import Job
+from fairdro.training.engines import (
+    ENCODER,
+    ENGINES,
+    NETWORK,
+    Engine,
+    engines_for,
+    get_engine,
+    models_for_networks,
+    models_for_tables,
+    solvers_of,
+)
 
-BENCH = ["dataset", "model", "solver", "protocol", "split", "objective", "fair_classes"]
+BENCH = ["dataset", "model", "network", "solver", "protocol", "split", "objective", "fair_classes"]
+OF_NETWORKS = ("data", "encoder", "size", "width", "soft", "epochs", "batch_size", "lr")
 ALL = "all"
+NO_NETWORK = "-"  # an empty string would be read from results.csv as a missing value
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
 
 
@@ -36,7 +51,7 @@ class Bank:
     """One method over its grid and its seeds, on one split of one dataset: what is trained together.
 
     ``objective`` is that of the bench it belongs to. ``fair_classes`` are the names of the classes that gaps are about,
-    where these are not all.
+    where these are not all. A bank with a ``network`` has one point and one seed.
     """
 
     dataset: str
@@ -48,15 +63,22 @@ class Bank:
     split: int = 0
     objective: str = "balanced"
     fair_classes: tuple[str, ...] = ()
+    network: Network | None = None
 
     def __str__(self) -> str:
-        return f"{self.dataset} / {self.method.name} / {self.model} / {self.solver}"
+        told = f"{self.dataset} / {self.method.name} / {self.model} / {self.solver}"
+        if self.network is None:
+            return told
+        point = self.method.hyperparameters(0)
+        shown = [f"{name} = {point[name]:.3g}" for name in self.method.search]
+        return " / ".join([told, *shown, f"seed {self.seeds[0]}"])
 
     def spec(self) -> dict[str, Any]:
         """Return the bank as plain data, from which :meth:`from_spec` makes it again."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "network"}
         hyperparameters = {f.name: getattr(self.method, f.name) for f in fields(self.method)}
-        return {**values, "method": self.method.name, "hyperparameters": hyperparameters}
+        network = {} if self.network is None else {"network": self.network.spec()}
+        return {**values, "method": self.method.name, "hyperparameters": hyperparameters, **network}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Bank:
@@ -64,12 +86,14 @@ class Bank:
         rest = {key: value for key, value in spec.items() if key not in {"method", "hyperparameters"}}
         method = get_method(spec["method"])(**spec["hyperparameters"])
         tuples = {name: tuple(spec[name]) for name in ("seeds", "fair_classes")}
-        return cls(**{**rest, "method": method, **tuples})
+        network = Network(**spec["network"]) if "network" in spec else None
+        return cls(**{**rest, "method": method, **tuples, "network": network})
 
     @property
     def bench(self) -> dict[str, Any]:
         """What it shares with the banks that it is compared with."""
-        return {name: getattr(self, name) for name in BENCH} | {"fair_classes": ", ".join(self.fair_classes) or ALL}
+        told = {"fair_classes": ", ".join(self.fair_classes) or ALL, "network": str(self.network or NO_NETWORK)}
+        return {name: getattr(self, name) for name in BENCH} | told
 
     def fair_codes(self, class_names: list[str]) -> tuple[int, ...] | None:
         """Return the codes of the classes that gaps are about; None for all."""
@@ -78,7 +102,18 @@ class Bank:
     @property
     def id(self) -> str:
         """Name made from the bank's content, the data and the version of the package."""
-        return digest(self.spec(), known_dataset(self.dataset).fingerprint, metadata.version("fairdro"))[:20]
+        data = known_dataset(self.dataset).fingerprint if self.network is None else self.network.content
+        return digest(self.spec(), data, metadata.version("fairdro"))[:20]
+
+    @property
+    def data(self) -> Dataset | Examples:
+        """What it is trained and judged on."""
+        return known_dataset(self.dataset) if self.network is None else self.network.examples
+
+    @property
+    def without_head(self) -> Bank:
+        """The same network as it is."""
+        return replace(self, solver=NETWORK)
 
     @property
     def engine(self) -> Engine:
@@ -88,12 +123,16 @@ class Bank:
     @property
     def cost(self) -> float:
         """Rough relative cost of training."""
+        if self.network is not None:
+            return self.engine.cost * self.network.cost(self.method)
         rounds = self.method.rounds + (self.method.teacher() is not None)
         models = 1 + len(self.seeds) * self.method.points / 40
         return len(known_dataset(self.dataset)) * rounds * self.engine.cost * models
 
     def refusal(self) -> str | None:
         """Say why the method cannot be trained on this data with this model, if so."""
+        if self.network is not None:
+            return self.engine.refusal(self.method, self.data.cells.counts)
         dataset = known_dataset(self.dataset)
         held_out = self.protocol == "validated" and "validation" in (dataset.parts or {})
         if self.engine.fitted_held_out and dataset.trained and not held_out:
@@ -113,11 +152,12 @@ class BenchPlan:
         ``["all"]`` are all methods that one of the solvers can train; those that the model or the data do not allow are
         reported with the reason. Without a solver, the model's default.
     model : str
-        One that can be trained on a table.
+        One that can be trained on a table; or ``resnet18`` or ``encoder``, a network that is trained from end to end, on one
+        dataset of images or texts.
     points : int
         Hyperparameter points per method. A solver skips methods it cannot train.
     seeds : int
-        Seeds per point for a solver whose results differ much between seeds (mini-batch); others train one.
+        Seeds per point for a solver whose results differ much between seeds (mini-batch, networks); others train one.
     protocol : {"validated", "paper"}
     split : int
         Seed of the train/test split; 0 is the paper's.
@@ -129,7 +169,11 @@ class BenchPlan:
         Names of the classes that gaps are about, and that FairDRO makes equal over groups; by default all.
     adaptive : bool, optional
         Whether half the points of a method with one strength go where the first half leaves holes in the frontier, judged on
-        the training part. By default for solvers that train one seed.
+        the training part. By default for solvers that train one seed; networks have plain grids.
+    data, encoder, size, width, soft : optional
+        Of networks, as :class:`~fairdro.networks.runs.Job` has them; ``encoder`` is a name or folder of Hugging Face.
+    epochs, batch_size, lr : optional
+        Of networks, see :class:`~fairdro.bench.network.Network`; by default the paper's.
     """
 
     datasets: list[str] = field(default_factory=lambda: names("table"))
@@ -143,9 +187,18 @@ class BenchPlan:
     objective: str = "balanced"
     fair_classes: list[str] = field(default_factory=list)
     adaptive: bool | None = None
+    data: str = ""
+    encoder: str = ""
+    size: int | None = None
+    width: int | None = None
+    soft: bool = False
+    epochs: int | None = None
+    batch_size: int | None = None
+    lr: float | None = None
 
     def __post_init__(self) -> None:
         self._check_names()
+        self._check_network()
         limits = {"points": (1, 1000), "seeds": (1, 1000), "split": (0, 2**32 - 1)}
         for name, (least, most) in limits.items():
             if not least <= getattr(self, name) <= most:
@@ -159,7 +212,7 @@ class BenchPlan:
         if "all" in self.methods and not self._everything:
             raise InputError("'all' stands for every method: name it alone.")
         for kind, given, known in (
-            ("dataset", self.datasets, [*names("table"), *filter(is_features, self.datasets)]),
+            ("dataset", self.datasets, self._known_datasets()),
             ("method", self.methods, ["all"] if self._everything else list(METHODS)),
             ("solver", [engine.solver for engine in self.engines], solvers_of(self.model)),
             ("protocol", [self.protocol], PROTOCOLS),
@@ -172,6 +225,64 @@ class BenchPlan:
             for name in given:
                 if name not in known:
                     raise unknown_name(kind, name, known)
+
+    def _known_datasets(self) -> list[str]:
+        """Name the datasets of the model, and those that :meth:`_check_network` has more to say about."""
+        suitable = names("images", "texts") if self.model in models_for_networks() else names("table")
+        return list(dict.fromkeys([*suitable, *(name for name in self.datasets if name in DATASETS or is_features(name))]))
+
+    def _check_network(self) -> None:
+        """Refuse a model that is not for the data, and settings that are not for the model."""
+        networks = set(names("images", "texts")) & set(self.datasets)
+        if self.model not in models_for_networks():
+            if networks:
+                told, model = ", ".join(sorted(networks)), " or ".join(models_for_networks())
+                raise InputError(f"{told}: images and texts need a network, --model {model} and --data, or --last-layer.")
+            if given := [name for name in OF_NETWORKS if getattr(self, name) not in (None, "", False)]:
+                raise InputError(f"{', '.join(given)}: only for networks, on images and texts.")
+            return
+        (dataset, *others) = self.datasets
+        if not networks:
+            tables = ", ".join(models_for_tables())
+            raise InputError(f"{dataset} is a table, and {self.model} is for images and texts; use one of: {tables}.")
+        if others:
+            raise InputError(
+                f"A network has one dataset, as it has one --data; bench {', '.join(others)} by another command."
+            )
+        if not self.data:
+            raise InputError(f"Say with --data where the {DATASETS[dataset].kind} of {dataset} are.")
+        if (self.model == ENCODER) != bool(self.encoder):
+            raise InputError("--encoder, the name or folder of an encoder of Hugging Face, goes with --model encoder.")
+        if self.model == ENCODER and self.width is not None:
+            raise InputError("An encoder has no width to choose; leave it out.")
+        if DATASETS[dataset].kind == "texts" and (self.model != ENCODER or self.size is not None):
+            told = (
+                "has no size to choose; leave it out" if self.model == ENCODER else "needs --model encoder --encoder FOLDER"
+            )
+            raise InputError(f"{dataset} holds texts, and {told}.")
+        if self.split != 0 or self.adaptive:
+            raise InputError(
+                f"{dataset} comes with its own parts, and networks with plain grids: leave out split and adaptive."
+            )
+        if self.protocol == "paper" and any(engine.fitted_held_out for engine in self.engines):
+            raise InputError(
+                "A head is fitted to a validation part, which the paper's protocol does not have; leave it out."
+            )
+        self._job.recipe(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
+
+    @property
+    def _job(self) -> Job:
+        given = {"size": self.size, "width": self.width, "model": self.encoder or None}
+        chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        return Job(self.datasets[0], Path(self.data), soft=self.soft, protocol=self.protocol, **chosen)
+
+    @cached_property
+    def network(self) -> Network | None:
+        """The network to train, if it is one; its data are loaded."""
+        if self.model not in models_for_networks():
+            return None
+        job = self._job
+        return Network.of(job, job.recipe(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr))
 
     @property
     def _everything(self) -> bool:
@@ -215,7 +326,16 @@ class BenchPlan:
 
     @cached_property
     def banks(self) -> tuple[Bank, ...]:
-        """The banks to begin with, in the order of the tables."""
+        """The banks to begin with, in the order of the tables; a network with a head is stored as it is, too."""
+        if self.network is not None:
+            engine = max(self.engines, key=lambda engine: engine.fitted_held_out)
+            whole = [self._bank(self.datasets[0], engine, kind) for kind in self._kinds]
+            return tuple(
+                replace(bank, method=bank.method.some([point]), seeds=(seed,), network=self.network)
+                for seed in range(self.seeds)
+                for bank in whole
+                for point in range(bank.method.points)
+            )
         return tuple(
             self._bank(dataset, engine, kind)
             for dataset, engine, kind in product(self.datasets, self.engines, self._kinds)
@@ -225,12 +345,15 @@ class BenchPlan:
     def check(self) -> None:
         """Load the data, and refuse a class or a method that was named but does not fit them or the model."""
         for dataset in self.datasets if self.fair_classes else ():
-            class_codes(self.fair_classes, np.array(known_dataset(dataset).class_names))
+            class_codes(self.fair_classes, np.array(self._class_names(dataset)))
         if self._everything:
             return  # what does not fit is reported in the results
         for bank in self.banks:
             if (reason := bank.refusal()) is not None:
                 raise InputError(reason)
+
+    def _class_names(self, dataset: str) -> list[str]:
+        return (known_dataset(dataset) if self.network is None else self.network.examples).class_names
 
     def second_banks(self, first: Mapping[Bank, pd.DataFrame]) -> list[Bank]:
         """Return banks that fill the holes of the first ones, given the rows of their models."""
@@ -256,7 +379,9 @@ class BenchPlan:
         if issubclass(kind, Baseline) or (self.protocol == "validated" and issubclass(kind, FairDRO)):
             given["objective"] = self.objective
         if self.fair_classes and issubclass(kind, FairDRO):
-            given["fair_classes"] = class_codes(self.fair_classes, np.array(known_dataset(dataset).class_names))
+            given["fair_classes"] = class_codes(self.fair_classes, np.array(self._class_names(dataset)))
+        if self.network is not None:
+            given |= self.network.hyperparameters(kind)
         fixed = engine.hyperparameters(kind, given)
         points = -(-self.points // 2) if self._is_adaptive(kind, engine) else self.points
         seeds = tuple(range(self.seeds)) if engine.seeded else (0,)

@@ -15,18 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
 from fairdro._utils.files import make_folder
 from fairdro._utils.progress import OnStep
+from fairdro.bench.network_run import remove_checkpoints, run_network
 from fairdro.bench.plan import Bank, BenchPlan, known_dataset
 from fairdro.bench.store import RESULTS, Outcome, Store
 from fairdro.errors import InputError
 from fairdro.metrics import confusion_counts
 
-MOMENTS = 200  # kept of a history: all of one training, since q may swing from one epoch to the next
 POLL_SECONDS = 0.2
 
 OnBankStep = Callable[[Bank, int, int], object]
@@ -61,6 +60,7 @@ def _complete(banks: Sequence[Bank], store: Store, workers: int, tell: OnBankSte
     missing = [bank for bank in banks if bank not in store]
     for bank in banks:
         if bank not in missing:
+            remove_checkpoints(bank, store.out)  # of a process that was killed when it had just stored the bank
             tell(bank, 1, 1)
     for _ in _train_all(missing, store.out, min(workers, len(missing)), tell):
         if store.rows_of(banks):
@@ -152,11 +152,14 @@ def _work(number: int, spec: dict[str, Any], out: Path) -> None:
 def _train_and_store(bank: Bank, out: Path, on_step: OnStep) -> None:
     store = Store(out)
     if bank not in store:  # another process on the same folder may have been faster
-        store.write(run_bank(bank, on_step))
+        network = bank.network
+        for outcome in [run_bank(bank, on_step)] if network is None else run_network(bank, network, out, on_step):
+            store.write(outcome)
+        remove_checkpoints(bank, out)
 
 
 def run_bank(bank: Bank, on_step: OnStep | None = None) -> Outcome:
-    """Train one bank and judge its models on the test part, and on the validation part where there is one."""
+    """Train one bank on a table and judge its models on the test part, and on the validation part where there is one."""
     if (reason := bank.refusal()) is not None:
         return Outcome(bank, refused=reason)
     dataset = known_dataset(bank.dataset)
@@ -170,19 +173,7 @@ def run_bank(bank: Bank, on_step: OnStep | None = None) -> Outcome:
     confusion = {name: confusion_counts(trained.predict(p.X), p.cells) for name, p in parts.items() if p is not None}
     if trained.held_out is not None:
         confusion["validation"] = trained.held_out
-    weights, accuracy = trained.history.weights, trained.history.accuracy
-    moments = np.unique(np.linspace(0, len(weights) - 1, MOMENTS).round().astype(int))
-    return Outcome(
-        bank,
-        seconds=trained.seconds,
-        diverged=trained.diverged.numpy(),
-        confusion=confusion,
-        weights=weights[moments].float().numpy(),
-        accuracy=accuracy[moments].float().numpy(),
-        progress=((moments + 1) / len(weights)).astype(np.float32),
-        class_names=dataset.class_names,
-        group_names=dataset.group_names,
-    )
+    return Outcome.of(bank, trained, confusion)
 
 
 def make_writable(out: Path) -> None:

@@ -7,8 +7,8 @@ twice.
 """
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,17 +20,19 @@ from safetensors import SafetensorError
 
 from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
-from fairdro._utils.schema import NotNegative, Scalar, Whole, array, checked
+from fairdro._utils.schema import NotNegative, Positive, Scalar, Whole, array, checked
 from fairdro.bench.plan import BENCH, Bank
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
 from fairdro.metrics import Confusion, cell_accuracy, metric_table, wilson_interval
+from fairdro.training import Trained
 
 RESULTS = "results.csv"
 FORMAT = "3"  # of the files; raise it when they change
-MODEL = ["model", "solver"]  # what may differ between benches that are compared
+MODEL = ["model", "network", "solver"]  # what may differ between benches that are compared
 KEY = [*BENCH, "method", "hyperparameters", "seed"]
 PART = "confusion/"
+MOMENTS = 200  # kept of a history: all of one training, since q may swing from one epoch to the next
 SPEC: dict[str, Any] = {
     **dict.fromkeys(("dataset", "method", "model", "solver"), str),
     "protocol": Literal["validated", "paper"],
@@ -39,6 +41,13 @@ SPEC: dict[str, Any] = {
     "seeds": list[Whole],
     "fair_classes": list[str],
     "hyperparameters": dict[str, Scalar | list[Scalar]],
+}
+NETWORK: dict[str, Any] = {
+    **dict.fromkeys(("content", "encoder"), str),
+    **dict.fromkeys(("size", "width"), Whole | None),
+    **dict.fromkeys(("epochs", "batch_size"), Whole),
+    "soft": bool,
+    "lr": Positive,
 }
 TOLD: dict[str, Any] = {
     "bank": dict[str, Any],
@@ -50,7 +59,7 @@ TOLD: dict[str, Any] = {
 TENSORS: dict[str, Any] = {
     f"{PART}test": array("S", "P", "Y", "A", "Y", least=0),
     "diverged": array("S", "P", dtype=bool),
-    "weights": array("T", "S", "P", "Y", "A"),
+    "weights": array("T", "S", "P", "Y", "A", finite=False),  # of a network that diverged
     "accuracy": array("T", "S", "P", "Y", "A", finite=False),
     "progress": array("T"),
 }
@@ -83,6 +92,23 @@ class Outcome:
     class_names: list[str] = field(default_factory=list)
     group_names: list[str] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, bank: Bank, trained: Trained, confusion: dict[str, np.ndarray]) -> Self:
+        """Return what came of a bank that was trained and judged."""
+        weights, accuracy = trained.history.weights, trained.history.accuracy
+        moments = np.unique(np.linspace(0, len(weights) - 1, MOMENTS).round().astype(int))
+        return cls(
+            bank,
+            seconds=trained.seconds,
+            diverged=trained.diverged.numpy(),
+            confusion=confusion,
+            weights=weights[moments].float().numpy(),
+            accuracy=accuracy[moments].float().numpy(),
+            progress=((moments + 1) / len(weights)).astype(np.float32),
+            class_names=bank.data.class_names,
+            group_names=bank.data.groups.names,
+        )
+
     @cached_property
     def rows(self) -> pd.DataFrame:
         """A row per trained model, seed by seed, with all metrics; those of other parts than ``test`` have its name."""
@@ -106,6 +132,18 @@ class Outcome:
             for part, counts in self.confusion.items()
         ]
         return pd.concat([rows, *metrics], axis=1)
+
+    def with_seeds(self, others: Sequence["Outcome"]) -> "Outcome":
+        """Return it together with what came of the same models with other seeds; the history is its own."""
+        every = [self, *others]
+        seeds = tuple(seed for outcome in every for seed in outcome.bank.seeds)
+        return replace(
+            self,
+            bank=replace(self.bank, seeds=seeds),
+            seconds=sum(outcome.seconds for outcome in every),
+            diverged=np.concatenate([outcome.diverged for outcome in every]),
+            confusion={part: np.concatenate([o.confusion[part] for o in every]) for part in self.confusion},
+        )
 
     @cached_property
     def judged(self) -> list[Confusion]:
@@ -149,7 +187,10 @@ class Outcome:
             if about.pop("checksum") != _checksum(tensors, about):
                 raise ValueError("its checksum is wrong")  # noqa: TRY301 - one sentence for every kind of damage
             told: dict[str, Any] = checked(TOLD, {key: json.loads(value) for key, value in about.items() if key != "format"})
-            told["bank"] = bank = Bank.from_spec(checked(SPEC, told["bank"]))
+            spec = checked(SPEC, told["bank"], optional={"network": dict[str, Any]})
+            if "network" in spec:
+                checked(NETWORK, spec["network"])
+            told["bank"] = bank = Bank.from_spec(spec)
             bank.engine  # noqa: B018 - known, or refused
             if told["refused"] is not None:
                 return cls(bank, refused=told["refused"])
@@ -220,13 +261,13 @@ class Store:
         write_whole(self.out / RESULTS, results.to_csv(index=False))
 
     def refused(self) -> pd.DataFrame:
-        """Return which method could not be trained in which bench, and why: a row per bank."""
+        """Return which method could not be trained in which bench, and why."""
         rows = [
             {**o.bank.bench, "method": o.bank.method.name, "reason": o.refused}
             for o in self.outcomes()
             if o.refused is not None
         ]
-        return pd.DataFrame(rows, columns=[*BENCH, "method", "reason"])
+        return pd.DataFrame(rows, columns=[*BENCH, "method", "reason"]).drop_duplicates(ignore_index=True)
 
     def _path(self, bank: Bank) -> Path:
         return self.folder / f"{Path(bank.dataset).stem}-{bank.method.name}-{bank.solver}-{bank.id}.safetensors"

@@ -11,6 +11,12 @@ methods = ["all"]
 solvers = ["minibatch"]
 points = 12
 
+[[bench]]
+datasets = ["utkface"]
+model = "resnet18"         # a network, from end to end
+data = "UTKFace"           # where its images are
+solvers = ["network", "network+head"]
+
 A bench has the options of :class:`~fairdro.bench.BenchPlan`.
 """
 
@@ -29,8 +35,11 @@ KINDS: dict[str, tuple[Any, str]] = {
     "list[str]": (list, 'a list of names, for example ["adult"]'),
     "str": (str, "text in quotes"),
     "int": (int, "a whole number"),
+    "int | None": (int, "a whole number"),
+    "bool": (bool, "true or false"),
     "bool | None": (bool, "true or false"),
     "float": (float | int, "a number, for example 0.8"),
+    "float | None": (float | int, "a number, for example 0.001"),
 }
 PLAN_KINDS = {f.name: str(f.type) for f in fields(BenchPlan)}
 STUDY_KINDS = {"out": "str", "workers": "int", "select": "str", "keep_class_accuracy": "float", "floor": "float"}

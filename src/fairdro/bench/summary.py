@@ -1,7 +1,8 @@
 """What tables, figures, report and terminal show of a bench, computed once for all of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -29,8 +30,14 @@ class Summary:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """What is stored."""
-        return self.store.outcomes()
+        """What is stored; the seeds of a network together, and a method that was refused once."""
+        alike: dict[Any, list[Outcome]] = {}
+        for outcome in self.store.outcomes():
+            bank = outcome.bank
+            refused = (bank.method.name, *bank.bench.values())
+            key = bank if bank.network is None else replace(bank, seeds=()) if outcome.refused is None else refused
+            alike.setdefault(key, []).append(outcome)
+        return [first.with_seeds(others) if first.refused is None else first for first, *others in alike.values()]
 
     @cached_property
     def results(self) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import markdown_table
-from fairdro.bench.plan import ALL, BENCH
+from fairdro.bench.plan import ALL, BENCH, NO_NETWORK
 from fairdro.bench.store import Outcome
 from fairdro.errors import InputError
 from fairdro.methods import get_method
@@ -23,13 +23,17 @@ POINT = [*BENCH, "method", "hyperparameters"]
 SOLVERS = {
     "fullbatch": "full-batch training", "minibatch": "mini-batch training", "weights": "weights inside boosting",
     "out_of_fold": "full-batch training by out-of-fold errors", "head": "a head on held-out probabilities",
+    "network": "trained from end to end", "network+head": "trained from end to end, with a head on held-out probabilities",
+}  # fmt: skip
+PAPER_MODELS = {
+    "adult": "linear", "compas": "linear", "utkface": "resnet18", "celeba": "resnet18", "civilcomments": "encoder",
 }  # fmt: skip
 MEASURES = {"accuracy": "accuracy", "DCA": "dca", "worst acc.": "worst_accuracy"}
 
 
 @cache
 def paper_results() -> pd.DataFrame:
-    """Return the paper's selected points on Adult and COMPAS: percent, mean and standard deviation over 4 seeds."""
+    """Return the paper's selected points: percent, mean and standard deviation over 4 seeds."""
     text = resources.files("fairdro.bench").joinpath("paper.json").read_text(encoding="utf-8")
     return pd.DataFrame(json.loads(text))
 
@@ -153,13 +157,13 @@ def bench_title(row: pd.Series, named: Sequence[str]) -> str:
     """Name the bench of a row: its dataset and, of what describes it, some words on how it was trained."""
     words = {"split": "split {}", "objective": "{} objective", "protocol": "{} protocol", "model": "{} model"}
     words |= {"fair_classes": "fair: {}", "solver": SOLVERS[row["solver"]]}
-    how = [words.get(name, "{}").format(row[name]) for name in dict.fromkeys(named)]
+    how = [words.get(name, "{}").format(row[name]) for name in dict.fromkeys(named) if row[name] != NO_NETWORK]
     return f"{row['dataset']}: {', '.join(how)}" if how else str(row["dataset"])
 
 
 def how_trained(row: pd.Series) -> str:
     """Name the model and the solver of a row in words."""
-    return f"{row['model']}, {SOLVERS[row['solver']]}"
+    return ", ".join(word for word in (row["model"], row["network"], SOLVERS[row["solver"]]) if word != NO_NETWORK)
 
 
 def comparison(selected: pd.DataFrame, refused: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -196,11 +200,11 @@ def shown_measures(selected: pd.DataFrame) -> dict[str, str]:
 
 
 def paper_figures(row: pd.Series) -> dict[str, str]:
-    """Return the paper's figures for the method of a row, where it was trained as in the paper."""
+    """Return the paper's figures for the method of a row, given its model and protocol; a network may have any size."""
     paper = paper_results().set_index(["dataset", "method"])
     key = (row["dataset"], row["method"])
     told = [row[name] for name in ("model", "protocol", "split", "objective", "fair_classes")]
-    as_there = told == ["linear", "paper", 0, "balanced", ALL]
+    as_there = told == [PAPER_MODELS.get(row["dataset"]), "paper", 0, "balanced", ALL]
     if key not in paper.index or not as_there:
         return {}
     theirs = paper.loc[key]

@@ -26,7 +26,7 @@ SELECT_HELP = (
     "How to choose a point of each method: 'keep-accuracy=0.95' (the paper's, the default), 'max-dca=0.05' or 'knee'."
 )
 PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "fair_classes", "adaptive")
-NETWORK = ("data", "network", "epochs", "size", "width", "soft")  # only with --last-layer
+NETWORK = ("data", "encoder", "size", "width", "soft", "epochs", "batch_size", "lr")
 WIDE = 120  # columns that the whole table needs
 
 
@@ -48,20 +48,24 @@ def bench(
         typer.Option(
             help="For linear 'fullbatch' (the default, deterministic), 'out_of_fold' (the same, by errors on rows not "
             "trained on), 'minibatch' (the paper's) and 'head' (on out-of-fold probabilities); for mlp 'minibatch'; for "
-            "boosting 'head' (the default) and 'weights'. Separated by commas.",
+            "boosting 'head' (the default) and 'weights'; for networks 'network' (the default) and 'network+head' (both as "
+            "it is and with a head on the validation part). Separated by commas.",
             autocompletion=options.complete("solver", several=True),
         ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="'linear' (the default), 'mlp' and 'boosting', separated by commas; with --last-layer 'resnet18' (the "
-            "default) or an encoder of Hugging Face.",
-            autocompletion=options.complete("model", several=True),
+            help="'linear' (the default), 'mlp' and 'boosting', separated by commas; 'resnet18' or 'encoder' to train "
+            "networks on the images or texts in --data; with --last-layer 'resnet18' (the default) or an encoder of Hugging "
+            "Face.",
+            autocompletion=options.complete("model", "network", several=True),
         ),
     ] = None,
     points: Annotated[int | None, typer.Option(help="Hyperparameter points per method; by default 20.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds per point with the mini-batch solver; by default 4.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds per point with the mini-batch solver and of networks; by default 4.")
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -102,13 +106,21 @@ def bench(
     network: Annotated[
         Path | None, typer.Option(help="Folder made by `fairdro train`: take the last layer of its network.")
     ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="With --model encoder: name or folder of an encoder of Hugging Face.")
+    ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Epochs to train the network with --last-layer; the paper's for resnet18, none for an encoder."),
+        typer.Option(
+            help="Epochs of a network: the paper's by default, 70 for images and 3 for texts; with --last-layer none for "
+            "an encoder."
+        ),
     ] = None,
-    size: Annotated[int | None, typer.Option(help="Side of images in pixels with --last-layer; by default 224.")] = None,
-    width: Annotated[int | None, typer.Option(help="Channels of resnet18's first layer with --last-layer.")] = None,
-    soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares, with --last-layer.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.")] = None,
+    size: Annotated[int | None, typer.Option(help="Side of images in pixels; by default 224.")] = None,
+    width: Annotated[int | None, typer.Option(help="Channels of resnet18's first layer; by default 64.")] = None,
+    soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares.")] = None,
     file: Annotated[Path | None, typer.Option(help="A study in TOML, instead of all other options.")] = None,
 ) -> None:
     """Train methods over their hyperparameters and compare accuracy with fairness. A bench that was stopped goes on."""
@@ -142,7 +154,8 @@ def _study(given: dict[str, Any]) -> Study:
     rule = _rule(given.get("select"))
     plans = _plans(given)
     for plan in plans:
-        plan.check()
+        with status(f"Reading {', '.join(plan.datasets)} ..."):
+            plan.check()
         if plan.left_out_sentence is not None:
             say(plan.left_out_sentence)
     guard = _guard({name: given[name] for name in ("keep_class_accuracy", "floor") if name in given})
@@ -155,17 +168,18 @@ def _plans(given: dict[str, Any]) -> list[BenchPlan]:
     plan = {name: given[name] for name in PLAN if name in given}
     plan |= {name: _names(plan[name]) for name in ("methods", "solvers") if name in plan}
     if "last_layer" in given:
+        if other := [name for name in ("encoder", "batch_size", "lr") if name in given]:
+            raise InputError(f"{_flags(other)}: not with --last-layer.")
         BenchPlan(**plan)  # what is wrong with it is said before the network is trained
         features, protocol = _last_layer(given)
         return [BenchPlan([features], **plan | {"protocol": protocol})]
-    if network := [name for name in NETWORK if name in given]:
-        raise InputError(f"{_flags(network)}: only with --last-layer, which is for images and texts.")
-    for name in set(given["datasets"]) & set(options.known("images or texts")):
-        raise InputError(f"{name} holds images or texts: add --last-layer, --data and --model, or use `fairdro train`.")
+    if "network" in given:
+        raise InputError("--network: only with --last-layer, which is for images and texts.")
     model = given.get("model", BenchPlan.model)
     models = list(dict.fromkeys(_names(model))) or [model]
     if len(models) > 1 and "solvers" in given:
         raise InputError("With several models each has its own solver; leave out --solvers, or name one model.")
+    plan |= {name: str(given[name]) if name == "data" else given[name] for name in NETWORK if name in given}
     return [BenchPlan(given["datasets"], model=name, **plan) for name in models]
 
 

@@ -53,7 +53,8 @@ MissingGroups = Annotated[
 NAMES: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
     "method": ("methods", lambda methods: methods.METHODS),
     "model": ("training.engines", lambda engines: engines.models_for_tables()),
-    "solver": ("training.engines", lambda engines: {engine.solver: None for engine in engines.ENGINES}),
+    "network": ("training.engines", lambda engines: engines.models_for_networks()),
+    "solver": ("training.engines", lambda engines: {e.solver: None for e in (*engines.ENGINES, *engines.NETWORKS)}),
     "estimator": ("estimators.tables", lambda tables: tables.ESTIMATORS),
     "table": ("data", lambda data: data.names("table")),
     "images or texts": ("data", lambda data: data.names("images", "texts")),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -64,6 +65,11 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Class and group of every sample."""
+        return Cells.from_labels(self.y, self.groups, n_classes=len(self.class_names))
 
     def part(self, name: str) -> tuple[Subset, Cells]:
         """Return the inputs and cells of a part."""

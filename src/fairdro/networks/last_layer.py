@@ -8,7 +8,8 @@ from fairdro._utils.files import make_folder
 from fairdro._utils.hashing import digest
 from fairdro.data.features import save_features
 from fairdro.methods import Scratch
-from fairdro.networks.runs import RESNET, Job, Stage, load_examples, quiet
+from fairdro.networks.runs import Job, Stage, load_examples, quiet
+from fairdro.training.engines import RESNET
 from fairdro.training.inputs import features_of, some_of
 from fairdro.training.network import train_network
 

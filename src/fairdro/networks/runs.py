@@ -25,7 +25,8 @@ from fairdro.methods import Method
 from fairdro.metrics import METRICS, Confusion, confusion_counts
 from fairdro.models.pretrained import PretrainedClassifier, channel_scale
 from fairdro.models.resnet import ResNet18
-from fairdro.networks.head import fit_network_head
+from fairdro.networks.head import NetworkHead, fit_network_head
+from fairdro.training.engines import RESNET
 from fairdro.training.inputs import logits_of
 from fairdro.training.network import Recipe, TrainedNetwork, train_network
 from fairdro.training.processes import rank
@@ -33,7 +34,7 @@ from fairdro.training.processes import rank
 Stage = Callable[[str], AbstractContextManager[OnStep | None]]
 """Makes a context for a named stage of the work, and says whom to tell its steps."""
 
-RESNET, WIDTH = "resnet18", 64
+WIDTH = 64
 SMALL_IMAGES = 32  # pixels up to which ResNet-18 reduces them more slowly
 WEIGHTS, RESULT = "network.safetensors", "result.json"
 
@@ -118,7 +119,12 @@ def load_examples(job: Job, on_step: OnStep | None = None) -> Examples:
     if scale is not None and isinstance(examples.inputs, ImageInputs):
         inputs = ImageInputs(examples.inputs.images, size=job.size, mean=scale[0], std=scale[1])
         examples = replace(examples, inputs=inputs)
-    return examples if job.protocol == "paper" else examples.with_validation()
+    examples = examples if job.protocol == "paper" else examples.with_validation()
+    counts = examples.part("train")[1].counts.sum(-1)
+    if bool((counts == 0).any()):
+        missing, rows = examples.class_names[int(counts.argmin())], len(examples.parts["train"])
+        raise InputError(f"The class {missing!r} of {job.dataset} is not among the {rows} rows that train; add some of it.")
+    return examples
 
 
 def judge(network: nn.Module, examples: Examples, part: str, on_step: OnStep | None = None) -> Confusion:
@@ -126,6 +132,45 @@ def judge(network: nn.Module, examples: Examples, part: str, on_step: OnStep | N
     inputs, cells = examples.part(part)
     counts = confusion_counts(logits_of(network, inputs, on_step=on_step).argmax(-1), cells)
     return Confusion(counts, examples.class_names, examples.groups.names, not examples.groups.soft)
+
+
+def train_job(
+    job: Job,
+    examples: Examples,
+    method: Method,
+    folder: Path,
+    *,
+    recipe: Recipe | None = None,
+    rows: int | None = None,
+    teacher: nn.Module | None = None,
+    stage: Stage = quiet,
+) -> TrainedNetwork:
+    """Train a network by a method, with checkpoints in a folder, from which training resumes where it was stopped.
+
+    Its seconds are with those of a teacher that is trained first. For the parameters see :func:`train_end_to_end`.
+    """
+    make_folder(folder)
+    inputs, cells = examples.part("train")
+    if rows is not None:
+        if rows < 1:
+            raise InputError(f"rows must be a positive whole number, got {rows}.")
+        kept = torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))[:rows]
+        inputs, cells = type(inputs)(inputs.inputs, inputs.rows[kept]), cells.take(kept)
+    recipe = job.recipe() if recipe is None else recipe
+
+    def train(method: Method, name: str, teacher: nn.Module | None = None) -> TrainedNetwork:
+        network, checkpoint = job.network(len(examples.class_names)), folder / f"{name}.checkpoint.safetensors"
+        with stage(f"training the {name}") as on_step:
+            return train_network(
+                network, inputs, cells, method, recipe, seed=job.seed, teacher=teacher, checkpoint=checkpoint,
+                on_step=on_step,
+            )  # fmt: skip
+
+    if (plain := method.teacher()) is None or teacher is not None:
+        return train(method, "network", teacher)
+    taught_by = train(plain, "teacher")
+    trained = train(method, "network", taught_by.model)
+    return replace(trained, seconds=trained.seconds + taught_by.seconds)
 
 
 def train_end_to_end(
@@ -153,41 +198,23 @@ def train_end_to_end(
     teacher : nn.Module, optional
         For a method that learns from one (MFD); without, one is trained plainly first.
     """
-    make_folder(out)
-    inputs, cells = examples.part("train")
-    if rows is not None:
-        if rows < 1:
-            raise InputError(f"rows must be a positive whole number, got {rows}.")
-        kept = torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))[:rows]
-        inputs, cells = type(inputs)(inputs.inputs, inputs.rows[kept]), cells.take(kept)
     recipe = job.recipe() if recipe is None else recipe
-
-    def train(method: Method, name: str, teacher: nn.Module | None = None) -> TrainedNetwork:
-        network, checkpoint = job.network(len(examples.class_names)), out / f"{name}.checkpoint.safetensors"
-        with stage(f"training the {name}") as on_step:
-            return train_network(
-                network, inputs, cells, method, recipe, seed=job.seed, teacher=teacher, checkpoint=checkpoint,
-                on_step=on_step,
-            )  # fmt: skip
-
-    if (plain := method.teacher()) is not None and teacher is None:
-        teacher = train(plain, "teacher").model
-    trained = train(method, "network", teacher)
+    trained = train_job(job, examples, method, out, recipe=recipe, rows=rows, teacher=teacher, stage=stage)
     with stage("testing") as on_step:
         judged = {part: judge(trained.model, examples, part, on_step) for part in examples.parts if part != "train"}
     model = str(Path(job.model).resolve()) if Path(job.model).is_dir() else job.model  # a folder, seen from anywhere
+    n_rows = len(examples.parts["train"])
     result = {
         "job": {key: value for key, value in asdict(job).items() if key != "data"} | {"model": model},
         "method": method.name,
         "hyperparameters": {f.name: getattr(method, f.name) for f in fields(method)},
         "recipe": asdict(recipe),
-        "rows": len(cells),
+        "rows": n_rows if rows is None else min(rows, n_rows),
         "seconds": trained.seconds,
         "weights": trained.weights[0, 0].tolist(),
         "losses": [loss if math.isfinite(loss) else None for loss in trained.losses],
         "diverged": bool(trained.diverged),
-        "metrics": {part: {name: c.metric(name) for name in METRICS} for part, c in judged.items()},
-        "confusion": {part: c.counts.tolist() for part, c in judged.items()},
+        **_figures(judged),
     }
     if rank() == 0:
         weights = {key: value.cpu().contiguous() for key, value in trained.model.state_dict().items()}
@@ -198,8 +225,16 @@ def train_end_to_end(
     return result
 
 
+def _figures(judged: dict[str, Confusion]) -> dict[str, Any]:
+    """Return the metrics and confusion tensors of parts as plain data."""
+    return {
+        "metrics": {part: {name: c.metric(name) for name in METRICS} for part, c in judged.items()},
+        "confusion": {part: c.counts.tolist() for part, c in judged.items()},
+    }
+
+
 def _add_head(network: nn.Module, examples: Examples, out: Path) -> dict[str, Any] | None:
-    """Fit a head to the validation part and write it; return what it gives, on that part by heads not fitted to the row."""
+    """Fit a head to the validation part and write it; return what it gives on the parts that did not train the network."""
     if "validation" not in examples.parts or len(examples.groups.names) < 2:
         return None
     try:
@@ -208,13 +243,13 @@ def _add_head(network: nn.Module, examples: Examples, out: Path) -> dict[str, An
         warnings.warn(f"No head was fitted to the validation part: {error}", RuntimeWarning, stacklevel=2)
         return None
     head.save(out)
-    judged = {"validation": head.head.held_out()}
-    judged |= {part: head.judge(network, examples, part) for part in examples.parts if part not in ("train", "validation")}
-    return {
-        "rho": head.head.rho_,
-        "metrics": {part: {name: c.metric(name) for name in METRICS} for part, c in judged.items()},
-        "confusion": {part: c.counts.tolist() for part, c in judged.items()},
-    }
+    judged = {part: judge_head(head, network, examples, part) for part in examples.parts if part != "train"}
+    return {"rho": head.head.rho_, **_figures(judged)}
+
+
+def judge_head(head: NetworkHead, network: nn.Module, examples: Examples, part: str) -> Confusion:
+    """Return how a part is predicted with a head; the validation part by heads that were not fitted to the row."""
+    return head.head.held_out() if part == "validation" else head.judge(network, examples, part)
 
 
 def load_run(folder: Path, data: Path) -> tuple[Job, nn.Module]:

@@ -18,6 +18,7 @@ from fairdro.training.fullbatch import Errors, fullbatch_refusal, train_fullbatc
 from fairdro.training.head import head_refusal
 from fairdro.training.linear_head import train_linear_head
 from fairdro.training.minibatch import train_minibatch
+from fairdro.training.network import train_network
 from fairdro.training.trained import STEPS, Trained
 from fairdro.training.trees import train_head_trees
 from fairdro.training.weighted_trees import train_weighted_trees
@@ -26,12 +27,15 @@ EPOCHS, BATCH_SIZE, RATE = 70, 128, 1e-3  # the paper's
 FEWEST_BATCHES = 300  # a small table is gone through more often
 FEWEST_STEPS = 1500  # of the paper's rate; with fewer batches, steps are larger
 
+RESNET, ENCODER = "resnet18", "encoder"
+NETWORK, NETWORK_HEAD = "network", "network+head"
+
 HeldOut = tuple[Tensor, Cells]
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to train one kind of model on a table.
+    """A way to train one kind of model on a table, or one network on images or texts.
 
     Attributes
     ----------
@@ -42,7 +46,8 @@ class Engine:
         method on features of similar scale ``(N, D)``; of double precision, linear models are too. An engine that is not
         ``seeded`` takes one seed. ``steps`` is how many there are, or epochs, in engines of layers. ``alone`` trains one
         model by itself, faster; its numbers are those of a bank up to float rounding. ``held_out``, features and cells, is
-        for engines that are ``fitted_held_out``: the rows they use in place of out-of-fold predictions.
+        for engines that are ``fitted_held_out``: the rows they use in place of out-of-fold predictions. Those of
+        :data:`NETWORKS` have :func:`~fairdro.training.network.train_network`, for one point and one seed.
     refuses : callable
         Says why a method cannot be trained, or None.
     hidden : bool
@@ -171,6 +176,15 @@ ENGINES = [
     Engine("boosting", "head", _head_trees, head_refusal, fitted_held_out=True, cost=10),
     Engine("boosting", "weights", _weighted_trees, head_refusal, cost=30),
 ]
+NETWORKS = [
+    Engine(
+        model, solver, train_network, hidden=True, stepwise=False, seeded=True, fitted_held_out=solver == NETWORK_HEAD,
+        parallel=torch.cuda.is_available(), cost=1000,
+    )
+    for model in (RESNET, ENCODER)
+    for solver in (NETWORK, NETWORK_HEAD)
+]  # fmt: skip
+"""Networks from end to end on images or texts; on a GPU one at a time."""
 
 
 def models_for_tables() -> list[str]:
@@ -178,27 +192,34 @@ def models_for_tables() -> list[str]:
     return list(dict.fromkeys(engine.model for engine in ENGINES))
 
 
+def models_for_networks() -> list[str]:
+    """Name the networks that can be trained on images or texts."""
+    return list(dict.fromkeys(engine.model for engine in NETWORKS))
+
+
 def solvers_of(model: str) -> list[str]:
     """Name the solvers of a model, its default first."""
-    if model not in models_for_tables():
-        raise unknown_name("model", model, models_for_tables())
-    return [engine.solver for engine in ENGINES if engine.model == model]
+    if model not in (known := [*models_for_tables(), *models_for_networks()]):
+        raise unknown_name("model", model, known)
+    return [engine.solver for engine in (*ENGINES, *NETWORKS) if engine.model == model]
 
 
 def get_engine(model: str, solver: str) -> Engine:
     """Return the engine of a model and a solver."""
     if solver not in solvers_of(model):
         raise unknown_name(f"solver for {model} models", solver, solvers_of(model))
-    return next(engine for engine in ENGINES if (engine.model, engine.solver) == (model, solver))
+    return next(engine for engine in (*ENGINES, *NETWORKS) if (engine.model, engine.solver) == (model, solver))
 
 
 def engines_for(kind: type[Method]) -> list[Engine]:
-    """Return all engines that can train a method, if the data allow it."""
+    """Return all engines for tables that can train a method, if the data allow it."""
     return [e for e in ENGINES if e.refuses(kind()) is None and (e.hidden or not kind.needs_features)]
 
 
 def engine_for(model: str, kind: type[Method]) -> Engine:
-    """Return the first engine of a model that can train a method."""
+    """Return the first engine of a model for tables that can train a method."""
+    if model not in models_for_tables():
+        raise unknown_name("model", model, models_for_tables())
     engines = [get_engine(model, solver) for solver in solvers_of(model)]
     for engine in engines:
         if engine.refuses(kind()) is None:

@@ -1,0 +1,115 @@
+"""Networks in a bench: which network a bank trains, on which images or texts, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fairdro._utils.hashing import digest
+from fairdro.data import Examples
+from fairdro.errors import InputError
+from fairdro.methods import LBC, Method
+from fairdro.networks.runs import Job, load_examples
+from fairdro.training.engines import RESNET
+from fairdro.training.inputs import some_of
+from fairdro.training.network import Recipe
+
+LBC_ROUNDS = {"images": 14, "texts": 1}  # the paper's
+
+
+@cache
+def known_examples(job: Job) -> Examples:
+    """Return the images or texts that many banks ask for; not to be changed."""
+    return load_examples(job)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network of a bank and how it is trained.
+
+    Attributes
+    ----------
+    content : str
+        Hash of the images or texts, their labels and parts, and of the weights of an encoder: what a bank is known by,
+        wherever the files are.
+    encoder : str
+        Name of an encoder, or of its folder; empty for ResNet-18.
+    size, width : int or None
+        Of images, and of ResNet-18.
+    soft : bool
+        Whether texts belong to groups in shares.
+    epochs, batch_size, lr
+        As of :class:`~fairdro.training.network.Recipe`. The epochs of a method with several rounds are those of all rounds
+        together, an epoch each at least.
+    job : Job or None
+        Where the data are, with any seed; None where the bank is read from a store.
+    """
+
+    content: str
+    encoder: str
+    size: int | None
+    width: int | None
+    soft: bool
+    epochs: int
+    batch_size: int
+    lr: float
+    job: Job | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, job: Job, recipe: Recipe) -> Network:
+        """Load the data of a job, and describe its network."""
+        examples = known_examples(job)
+        labels = [examples.y, examples.groups.values, *examples.parts.values()]
+        names = [examples.class_names, examples.groups.names, list(examples.parts)]
+        resnet = job.model == RESNET
+        encoder = [] if resnet else job.network(len(examples.class_names)).state_dict().values()
+        return cls(
+            content=digest(names, *labels, *some_of(examples.inputs), *encoder),
+            encoder="" if resnet else Path(job.model).name,
+            size=job.size if job.entry.kind == "images" else None,
+            width=job.width if resnet else None,
+            soft=job.soft,
+            epochs=recipe.epochs,
+            batch_size=recipe.batch_size,
+            lr=recipe.lr,
+            job=job,
+        )
+
+    def __str__(self) -> str:
+        told = {
+            "{}": self.encoder, "width {}": self.width, "{} px": self.size, "soft groups": self.soft,
+            "{} epochs": self.epochs, "batches of {}": self.batch_size, "lr {:g}": self.lr, "data {:.8}": self.content,
+        }  # fmt: skip
+        return ", ".join(words.format(value) for words, value in told.items() if value)
+
+    def spec(self) -> dict[str, Any]:
+        """Return the network as plain data, without where its files are."""
+        return {key: value for key, value in asdict(replace(self, job=None)).items() if key != "job"}
+
+    @property
+    def known_job(self) -> Job:
+        """Where the data are."""
+        if self.job is None:
+            raise InputError("A stored bank does not know where its images or texts are; plan the bench again.")
+        return self.job
+
+    @property
+    def examples(self) -> Examples:
+        """The images or texts."""
+        return known_examples(self.known_job)
+
+    def hyperparameters(self, kind: type[Method]) -> dict[str, Any]:
+        """Return hyperparameters that a method has here in the paper: LBC's rounds, which share the epochs."""
+        return {"rounds": min(LBC_ROUNDS[self.known_job.entry.kind], self.epochs)} if issubclass(kind, LBC) else {}
+
+    def recipe(self, method: Method) -> Recipe:
+        """Return how a method is trained, in each of its rounds."""
+        epochs = max(self.epochs // method.rounds, 1)
+        return self.known_job.recipe(epochs=epochs, batch_size=self.batch_size, lr=self.lr)
+
+    def cost(self, method: Method) -> float:
+        """Return how many rows are gone through in all."""
+        epochs = self.recipe(method).epochs
+        return len(self.examples) * epochs * (method.rounds + (method.teacher() is not None))

@@ -1,0 +1,359 @@
+"""Networks in a bench: a bank each, by the pipeline of `fairdro train`, resumed after a kill, with and without a head."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from command import run_here
+from fairdro.bench import Bank, BenchPlan, Store, Summary, read_study, run_bench
+from fairdro.bench.network_run import run_network
+from fairdro.bench.store import Outcome
+from fairdro.data import Examples, civilcomments
+from fairdro.errors import InputError
+from fairdro.groups import Groups
+from fairdro.methods import LBC
+from fairdro.metrics import METRICS
+
+SMALL = {"size": 8, "width": 4, "epochs": 2, "batch_size": 40}
+OPTIONS = ("--model", "resnet18", "--size", "8", "--width", "4", "--epochs", "2", "--batch-size", "40", "--workers", "1")
+PARTS = ["train", "train", "train", "validation", "test"]
+
+
+def write_images(folder, n=480, parts=PARTS):
+    """Three classes by brightness, two groups by colour, of which one is darker."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for i in range(n):
+        label, group = i % 3, i // 3 % 2
+        pixels = rng.integers(0, 100, (9, 9, 3)) + 50 * label - 20 * group + 30
+        pixels[..., 2 * group] += 25
+        Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / f"{i}.png")
+        rows.append((f"{i}.png", f"class {label}", "ab"[group], parts[i // 6 % len(parts)]))
+    pd.DataFrame(rows, columns=["image", "label", "group", "split"]).to_csv(folder / "labels.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("own") / "images")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Heads of a hundred steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairdro.training.head.TOLERANCE", 1.0)
+        yield
+
+
+def plan_of(images, **changes):
+    settings = {"methods": ["scratch", "fairdro"], "points": 2, "seeds": 2, **SMALL, **changes}
+    return BenchPlan(["images"], model="resnet18", data=str(images), **settings)
+
+
+@pytest.fixture(scope="module")
+def out(images, tmp_path_factory):
+    """A bench with two seeds and heads, by the command line."""
+    folder = tmp_path_factory.mktemp("bench")
+    options = ("--data", images, "--points", "2", "--seeds", "2", "--solvers", "network,network+head")
+    done = run_here("bench", "images", *OPTIONS, *options, "--out", folder / "out", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "[6/6] images / fairdro / resnet18 / network+head / rho = 100 / seed 1" in done.stdout
+    return folder / "out"
+
+
+def sorted_rows(results):
+    """Rows without what differs from run to run: time, and the order in which banks were planned."""
+    rows = results.drop(columns="seconds").sort_values(["method", "hyperparameters", "solver", "seed"])
+    return rows.reset_index(drop=True)
+
+
+def test_every_network_has_a_row_and_all_that_tables_have(out):
+    results = pd.read_csv(out / "results.csv")
+    assert results.groupby(["method", "solver"]).size().to_dict() == {
+        ("fairdro", "network"): 4, ("fairdro", "network+head"): 4, ("scratch", "network"): 2, ("scratch", "network+head"): 2,
+    }  # fmt: skip
+    assert set(results["network"].str.rpartition(", data ")[0]) == {"width 4, 8 px, 2 epochs, batches of 40, lr 0.001"}
+    parts = [f"{part}{name}" for part in ("", "train_", "validation_") for name in METRICS]
+    assert results[parts].notna().all(axis=None)
+    table = (out / "table.md").read_text()
+    assert table.count("network+head") == 2
+    assert {path.name for path in out.iterdir()} >= {"report.html", "figures", "table.tex"}
+    assert not (out / "checkpoints").exists()
+    assert "resnet18, width 4, 8 px, 2 epochs" in (out / "report.html").read_text()
+
+
+def test_what_the_bench_measures_is_what_train_does(out, images, tmp_path):
+    results = pd.read_csv(out / "results.csv")
+    options = ("--size", "8", "--width", "4", "--epochs", "2", "--batch-size", "40", "--seed", "1", "--set", "rho=100")
+    done = run_here("train", "images", "--data", images, *options, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    rows = results[(results["seed"] == 1) & results["hyperparameters"].str.contains('"rho": 100.0')].set_index("solver")
+    for solver, metrics in (("network", result["metrics"]), ("network+head", result["head"]["metrics"])):
+        for name in METRICS:
+            assert rows.loc[solver, name] == pytest.approx(metrics["test"][name], abs=1e-12)
+            assert rows.loc[solver, f"validation_{name}"] == pytest.approx(metrics["validation"][name], abs=1e-12)
+    stored = next(o for o in Store(out).outcomes() if o.bank.seeds == (1,) and o.bank.method.points and "100" in str(o.bank))
+    np.testing.assert_allclose(stored.weights.shape, (2, 1, 1, 3, 2))
+
+
+def test_stored_networks_are_not_trained_again_and_need_no_data(out, images, monkeypatch):
+    before = pd.read_csv(out / "results.csv")
+    monkeypatch.setattr("fairdro.bench.network_run.train_job", None)
+    plan = plan_of(images, solvers=["network", "network+head"])
+    (out / "checkpoints" / plan.banks[0].without_head.id).mkdir(parents=True)  # left by a process that was killed
+    run_bench(plan, out)
+    assert not (out / "checkpoints").exists()
+    monkeypatch.setattr("fairdro.bench.network.load_examples", None)
+    done = run_here("report", out)
+    assert done.returncode == 0, done.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(out / "results.csv"), before)
+
+
+def test_seeds_of_a_network_are_shown_together(out):
+    outcomes = Summary(Store(out)).outcomes
+    assert [outcome.bank.seeds for outcome in outcomes] == [(0, 1)] * 6
+    single = {str(outcome.bank): outcome for outcome in Store(out).outcomes()}
+    for outcome in outcomes:
+        name = str(outcome.bank).removesuffix("seed 0")
+        both = [single[f"{name}seed {seed}"].cells["accuracy"] for seed in (0, 1)]
+        np.testing.assert_allclose(outcome.cells["accuracy"], np.mean(both, axis=0))
+
+
+def test_a_network_is_known_by_its_content(images, tmp_path):
+    shutil.copytree(images, tmp_path / "copy")
+    ids = [bank.id for bank in plan_of(images).banks]
+    assert len(set(ids)) == 6
+    assert [bank.id for bank in plan_of(tmp_path / "copy").banks] == ids
+    assert plan_of(tmp_path / "copy").banks == plan_of(images).banks
+    labels = pd.read_csv(images / "labels.csv")
+    labels.loc[0, "group"] = "b"
+    shutil.copytree(images, tmp_path / "other")
+    labels.to_csv(tmp_path / "other" / "labels.csv", index=False)
+    changes = ({"epochs": 3}, {"width": 5}, {"lr": 0.01}, {"batch_size": 20})
+    for other in (plan_of(tmp_path / "other"), *(plan_of(images, **change) for change in changes)):
+        assert not set(ids) & {bank.id for bank in other.banks}
+        assert other.banks[0].bench != plan_of(images).banks[0].bench  # never mixed in one table
+
+
+def test_rounds_share_the_epochs(images):
+    for epochs, rounds, each in ((70, 14, 5), (2, 2, 1)):
+        plan = plan_of(images, methods=["lbc"], epochs=epochs, points=1, seeds=1)
+        (bank,) = plan.banks
+        assert bank.method == LBC(eta=bank.method.eta, rounds=rounds)
+        assert plan.network.recipe(bank.method).epochs == each
+
+
+def test_a_training_that_is_stopped_goes_on_from_its_last_epoch(images, tmp_path):
+    plan = plan_of(images, methods=["fairdro"], points=1, seeds=1)
+    whole, told = run_bench(plan, tmp_path / "whole"), []
+
+    def stop(bank, done, total):
+        told.append((done, total))
+        if done == 10:  # of 14 batches, 7 an epoch
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_bench(plan, tmp_path / "stopped", on_step=stop)
+    assert told[:2] == [(1, 14), (2, 14)]
+    told.clear()
+    again = run_bench(plan, tmp_path / "stopped", on_step=lambda bank, done, total: told.append(done))
+    assert told[:-1] == [8, 9, 10, 11, 12, 13, 14]
+    pd.testing.assert_frame_equal(sorted_rows(again), sorted_rows(whole), check_exact=True)
+
+
+def test_a_method_that_is_not_defined_says_why_once(images, tmp_path):
+    with pytest.raises(InputError, match="cov is defined for 2 classes, not for 3"):
+        plan_of(images, methods=["cov"]).check()
+    plan = plan_of(images, methods=["all"], solvers=["network+head"])
+    plan.check()
+    store = Store(tmp_path)
+    for bank in plan.banks:
+        if bank.method.name == "cov" or str(bank) == "images / scratch / resnet18 / network+head / seed 0":
+            for outcome in run_network(bank, plan.network, tmp_path):
+                store.write(outcome)
+    table = Summary(Store(tmp_path)).table
+    assert table["method"].tolist() == ["scratch", "scratch", "cov", "cov"]
+    refused = table["chosen"].str.startswith("N/A: cov is defined for 2 classes, not for 3")
+    assert refused.tolist() == [False, False, True, True]
+    assert len(Summary(Store(tmp_path)).outcomes) == 4
+
+
+def test_a_head_that_cannot_be_fitted_says_why(images, tmp_path):
+    labels = pd.read_csv(images / "labels.csv")
+    shutil.copytree(images, tmp_path / "other")
+    held = (labels["split"] == "validation") & (labels["label"] != "class 1")
+    labels[~held].to_csv(tmp_path / "other" / "labels.csv", index=False)
+    plan = plan_of(tmp_path / "other", methods=["scratch"], solvers=["network+head"], seeds=1)
+    results = run_bench(plan, tmp_path / "out")
+    assert results["solver"].tolist() == ["network"]
+    (reason,) = Store(tmp_path / "out").refused()["reason"]
+    assert reason.startswith("No head can be fitted to the validation part: ")
+
+
+def test_a_network_that_diverged_is_marked_and_stored(images, tmp_path):
+    plan = plan_of(images, methods=["scratch", "group_dro_eg"], points=1, seeds=1, lr=1e30, solvers=["network+head"])
+    results = run_bench(plan, tmp_path)
+    assert results["diverged"].tolist() == [True] * 4
+    assert Store(tmp_path).results()["diverged"].all()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda labels: labels[:2].drop(columns="split"), "is not among the 0 rows that train|is not among the 1 rows"),
+        (lambda labels: labels[(labels["label"] != "class 2") | (labels["split"] == "test")], "'class 2' of images is not"),
+        (lambda labels: labels.replace("0.png", "broken.png"), "'broken.png' in .* is broken"),
+        (lambda labels: labels.replace("0.png", "gone.png"), "no image 'gone.png'"),
+    ],
+)
+def test_images_that_cannot_train_are_one_sentence(images, tmp_path, change, sentence):
+    shutil.copytree(images, tmp_path / "images")
+    (tmp_path / "images" / "broken.png").write_bytes(b"no image")
+    change(pd.read_csv(images / "labels.csv")).to_csv(tmp_path / "images" / "labels.csv", index=False)
+    with pytest.raises(InputError, match=sentence):
+        plan_of(tmp_path / "images").check()
+
+
+def test_a_stored_network_is_checked_before_it_is_used(out, tmp_path):
+    outcome = Store(out).outcomes()[0]
+    spec = outcome.bank.spec()
+    assert Bank.from_spec(json.loads(json.dumps(spec))) == outcome.bank
+    forged = replace(outcome, bank=replace(outcome.bank, network=replace(outcome.bank.network, epochs="many")))
+    (tmp_path / "forged.safetensors").write_bytes(forged.to_bytes())
+    with pytest.raises(InputError, match=r"is damaged \(epochs: "):
+        Outcome.read(tmp_path / "forged.safetensors")
+    with pytest.raises(InputError, match="plan the bench again"):
+        outcome.bank.refusal()
+
+
+def test_texts_by_an_encoder(encoder, tmp_path):
+    rng = np.random.default_rng(0)
+    words = {"good": ["cat", "likes", "bird"], "bad": ["dog", "hears", "fish"]}
+    rows = []
+    for i in range(120):
+        label, group = ("good", "bad")[i % 2], "ab"[i // 2 % 2]
+        text = " ".join([*rng.choice(words[label], 3), {"a": "red", "b": "blue"}[group]])
+        rows.append((text, label, group, PARTS[i // 4 % 5]))
+    pd.DataFrame(rows, columns=["text", "label", "group", "split"]).to_csv(tmp_path / "posts.csv", index=False)
+    options = ("--model", "encoder", "--encoder", encoder, "--data", "posts.csv", "--epochs", "1", "--points", "1")
+    options = (*options, "--seeds", "1", "--workers", "1", "--methods", "scratch,lbc", "--solvers", "network+head")
+    done = run_here("bench", "texts", *options, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert results["solver"].tolist() == ["network", "network", "network+head", "network+head"]
+    assert results["network"].str.startswith(f"{encoder.name}, 1 epochs, batches of 24, lr 2e-05, data ").all()
+    assert '"rounds": 1' in results["hyperparameters"][1]
+
+
+# ---------------------------------------------------------------- studies
+
+
+STUDIES = Path(__file__).parents[1] / "studies"
+SHAPES = {
+    "utkface": (["under 20", "20 to 39", "40 and over"], ["White", "Black", "Asian", "Indian"]),
+    "celeba": (["not blond", "blond"], ["Female", "Male"]),
+    "civilcomments": (civilcomments.CLASS_NAMES, civilcomments.ETHNICITIES),
+}
+
+
+class Numbers:
+    def __len__(self):
+        return 200
+
+    def batch(self, rows, rng=None):
+        return rows[:, None].float()
+
+
+@pytest.mark.parametrize("name", ["utkface", "celeba", "civilcomments", "adult_compas"])
+def test_shipped_studies_are_the_papers_settings(name, monkeypatch):
+    def examples(job):
+        classes, groups = SHAPES[job.dataset]
+        rows = np.arange(200)
+        return Examples(job.dataset, Numbers(), rows % len(classes), Groups(rows % len(groups), groups), classes,
+                        {"train": rows[:100], "test": rows[100:]}, "")  # fmt: skip
+
+    monkeypatch.setattr("fairdro.bench.network.known_examples", examples)
+    monkeypatch.setattr("fairdro.networks.runs.Job.network", lambda job, n_classes: torch.nn.Linear(1, n_classes))
+    study = read_study(STUDIES / f"{name}.toml")
+    assert {plan.protocol for plan in study.plans} == {"paper"}
+    assert {plan.seeds for plan in study.plans} == {4}
+    banks = [bank for plan in study.plans for bank in plan.banks]
+    assert {"scratch", "fairdro", "lbc"} <= {bank.method.name for bank in banks}
+    if name == "adult_compas":
+        assert {(bank.dataset, bank.model, bank.solver) for bank in banks} == {
+            ("adult", "linear", "minibatch"), ("compas", "linear", "minibatch"),
+        }  # fmt: skip
+        return
+    (network,) = {bank.network for bank in banks}
+    expected = (None, None, 3, 24, 2e-5) if name == "civilcomments" else (224, 64, 70, 128, 1e-3)
+    assert (network.size, network.width, network.epochs, network.batch_size, network.lr) == expected
+    assert {bank.seeds for bank in banks} == {(0,), (1,), (2,), (3,)}
+    rounds = {bank.method.rounds for bank in banks if bank.method.name == "lbc"}
+    assert rounds == {1 if name == "civilcomments" else 14}
+    radii = {bank.method.rho[0] for bank in banks if bank.method.name == "fairdro"}
+    assert (min(radii - {0.0}), max(radii)) == (pytest.approx(0.01), pytest.approx(100))
+
+
+# ---------------------------------------------------------------- killed for real
+
+
+KILLED_IN_A_WRITE = """
+import os, signal, sys
+from pathlib import Path
+from fairdro.cli import main
+
+replace, left = Path.replace, [int(sys.argv.pop(1))]
+
+def die(self, target):
+    if Path(target).suffix == ".safetensors":
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+
+Path.replace = die
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "solvers"), [("1", "network+head"), ("2", "network")])
+def test_killed_in_an_epoch_and_in_a_write_it_ends_the_same(images, tmp_path, workers, solvers):
+    options = ["bench", "images", *OPTIONS[:-1], workers, "--epochs", "4", "--data", str(images), "--points", "1"]
+    options += ["--seeds", "1", "--solvers", solvers, "--out"]
+    whole = subprocess.run([sys.executable, "-m", "fairdro", *options, str(tmp_path / "whole")], check=False)
+    assert whole.returncode == 0
+    out = tmp_path / "killed"
+    killed = 0
+    for _ in range(3):  # after a checkpoint, in the middle of some epoch
+        known = set(out.rglob("*.safetensors"))
+        process = subprocess.Popen([sys.executable, "-m", "fairdro", *options, str(out)], start_new_session=True)
+        while process.poll() is None and not set(out.rglob("*.checkpoint.safetensors")) - known:
+            time.sleep(0.002)
+        killed += process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for write in (1, 2, 3) if workers == "1" else ():  # of a checkpoint or of a bank
+        command = [sys.executable, "-c", KILLED_IN_A_WRITE, str(write), *options, str(out)]
+        killed += subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert killed > 1
+    subprocess.run([sys.executable, "-m", "fairdro", *options, str(out)], check=True)
+    ends = [sorted_rows(pd.read_csv(folder / "results.csv")) for folder in (tmp_path / "whole", out)]
+    pd.testing.assert_frame_equal(*ends, check_exact=True)
+    assert len(ends[0]) == (4 if solvers == "network+head" else 2)
+    assert not (out / "checkpoints").exists()
