@@ -39,3 +39,11 @@ def test_links_and_pictures_exist():
     for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), (document.name, target)
+
+
+def test_every_page_says_something():
+    for document in (ROOT / "docs").glob("*.md"):
+        text = document.read_text(encoding="utf-8")
+        assert text.startswith("# "), document.name
+        assert "Not measured yet" not in text
+        assert "{{" not in text
