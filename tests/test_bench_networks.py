@@ -317,10 +317,10 @@ import os, signal, sys
 from pathlib import Path
 from fairdro.cli import main
 
-replace, left = Path.replace, [int(sys.argv.pop(1))]
+replace, place, left = Path.replace, sys.argv.pop(1), [int(sys.argv.pop(1))]
 
 def die(self, target):
-    if Path(target).suffix == ".safetensors":
+    if place in Path(target).parts:
         left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -334,24 +334,28 @@ main()
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "solvers"), [("1", "network+head"), ("2", "network")])
 def test_killed_in_an_epoch_and_in_a_write_it_ends_the_same(images, tmp_path, workers, solvers):
-    options = ["bench", "images", *OPTIONS[:-1], workers, "--epochs", "4", "--data", str(images), "--points", "1"]
+    options = ["bench", "images", *OPTIONS[:-1], workers, "--epochs", "30", "--data", str(images), "--points", "1"]
     options += ["--seeds", "1", "--solvers", solvers, "--out"]
     whole = subprocess.run([sys.executable, "-m", "fairdro", *options, str(tmp_path / "whole")], check=False)
     assert whole.returncode == 0
     out = tmp_path / "killed"
-    killed = 0
-    for _ in range(3):  # after a checkpoint, in the middle of some epoch
-        known = set(out.rglob("*.safetensors"))
+
+    def checkpoints():
+        return {(path, path.stat().st_mtime_ns) for path in out.glob("checkpoints/*/*.safetensors")}
+
+    for _ in range(2):  # after a new checkpoint, in the middle of the next epoch
+        known = checkpoints()
         process = subprocess.Popen([sys.executable, "-m", "fairdro", *options, str(out)], start_new_session=True)
-        while process.poll() is None and not set(out.rglob("*.checkpoint.safetensors")) - known:
+        while process.poll() is None and checkpoints() <= known:
             time.sleep(0.002)
-        killed += process.poll() is None
+        assert process.poll() is None
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    for write in (1, 2, 3) if workers == "1" else ():  # of a checkpoint or of a bank
-        command = [sys.executable, "-c", KILLED_IN_A_WRITE, str(write), *options, str(out)]
-        killed += subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    assert killed > 1
+        assert checkpoints()
+    writes = [("checkpoints", "3"), ("store", "2")]  # the second bank is the head on the network that is stored by then
+    for place, number in writes if workers == "1" else []:
+        command = [sys.executable, "-c", KILLED_IN_A_WRITE, place, number, *options, str(out)]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     subprocess.run([sys.executable, "-m", "fairdro", *options, str(out)], check=True)
     ends = [sorted_rows(pd.read_csv(folder / "results.csv")) for folder in (tmp_path / "whole", out)]
     pd.testing.assert_frame_equal(*ends, check_exact=True)
