@@ -128,7 +128,10 @@ def problem_rows():
     return problem()
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name in {"mlp", "xgboost"} else []) for name in MODELS],
+)
 def saved(request, tmp_path_factory, problem_rows):
     X, y, a = problem_rows
     folder = tmp_path_factory.mktemp("forged") / request.param

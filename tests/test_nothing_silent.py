@@ -264,6 +264,7 @@ def test_a_parameter_of_the_loss_that_cannot_be_is_refused_in_a_sentence(paramet
         assert re.search(r"[.!?)'\]]$", sentence), (junk, sentence)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("quick_heads")
 @pytest.mark.parametrize("parameter", inspect.signature(fit_head).parameters)
