@@ -25,6 +25,7 @@ from fairdro.training.engines import (
     ENCODER,
     ENGINES,
     NETWORK,
+    RESNET,
     Engine,
     engines_for,
     get_engine,
@@ -251,7 +252,7 @@ class BenchPlan:
             )
         if not self.data:
             raise InputError(f"Say with --data where the {DATASETS[dataset].kind} of {dataset} are.")
-        if (self.model == ENCODER) != bool(self.encoder):
+        if (self.model == ENCODER) != (self.encoder not in ("", RESNET)):
             raise InputError("--encoder, the name or folder of an encoder of Hugging Face, goes with --model encoder.")
         if self.model == ENCODER and self.width is not None:
             raise InputError("An encoder has no width to choose; leave it out.")

@@ -26,7 +26,6 @@ SELECT_HELP = (
     "How to choose a point of each method: 'keep-accuracy=0.95' (the paper's, the default), 'max-dca=0.05' or 'knee'."
 )
 PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "fair_classes", "adaptive")
-NETWORK = ("data", "encoder", "size", "width", "soft", "epochs", "batch_size", "lr")
 WIDE = 120  # columns that the whole table needs
 
 
@@ -116,11 +115,11 @@ def bench(
             "an encoder."
         ),
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.")] = None,
-    size: Annotated[int | None, typer.Option(help="Side of images in pixels; by default 224.")] = None,
-    width: Annotated[int | None, typer.Option(help="Channels of resnet18's first layer; by default 64.")] = None,
-    soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares.")] = None,
+    batch_size: options.BatchSize = None,
+    lr: options.LearningRate = None,
+    size: options.Size = None,
+    width: options.Width = None,
+    soft: options.Soft = None,
     file: Annotated[Path | None, typer.Option(help="A study in TOML, instead of all other options.")] = None,
 ) -> None:
     """Train methods over their hyperparameters and compare accuracy with fairness. A bench that was stopped goes on."""
@@ -164,6 +163,7 @@ def _study(given: dict[str, Any]) -> Study:
 
 def _plans(given: dict[str, Any]) -> list[BenchPlan]:
     from fairdro.bench import BenchPlan
+    from fairdro.bench.plan import OF_NETWORKS
 
     plan = {name: given[name] for name in PLAN if name in given}
     plan |= {name: _names(plan[name]) for name in ("methods", "solvers") if name in plan}
@@ -179,7 +179,7 @@ def _plans(given: dict[str, Any]) -> list[BenchPlan]:
     models = list(dict.fromkeys(_names(model))) or [model]
     if len(models) > 1 and "solvers" in given:
         raise InputError("With several models each has its own solver; leave out --solvers, or name one model.")
-    plan |= {name: str(given[name]) if name == "data" else given[name] for name in NETWORK if name in given}
+    plan |= {name: str(given[name]) if name == "data" else given[name] for name in OF_NETWORKS if name in given}
     return [BenchPlan(given["datasets"], model=name, **plan) for name in models]
 
 

@@ -41,8 +41,8 @@ def train(
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A hyperparameter of the method, e.g. rho=0.3.")] = None,
     epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.")] = None,
+    lr: options.LearningRate = None,
+    batch_size: options.BatchSize = None,
     update_every: Annotated[
         int | None, typer.Option(help="Batches between updates of weights: an epoch, for texts 100.")
     ] = None,
@@ -50,10 +50,10 @@ def train(
         Path | None,
         typer.Option(help="For mfd: folder made by `fairdro train --method scratch`, else one is trained first."),
     ] = None,
-    size: Annotated[int | None, typer.Option(help="Side of images in pixels; by default 224.")] = None,
-    width: Annotated[int | None, typer.Option(help="Channels of resnet18's first layer; by default 64.")] = None,
+    size: options.Size = None,
+    width: options.Width = None,
     rows: Annotated[int | None, typer.Option(help="Train on so many rows only.")] = None,
-    soft: Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares.")] = None,
+    soft: options.Soft = None,
     protocol: Annotated[
         str | None, typer.Option(help="'validated', the default, with a validation part, or 'paper'.")
     ] = None,

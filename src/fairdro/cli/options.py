@@ -49,6 +49,11 @@ MissingGroups = Annotated[
     str | None,
     typer.Option(help="Where a group is missing: 'group' of its own (the default), 'infer', 'ignore' or 'refuse'."),
 ]
+BatchSize = Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.")]
+LearningRate = Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.")]
+Size = Annotated[int | None, typer.Option(help="Side of images in pixels; by default 224.")]
+Width = Annotated[int | None, typer.Option(help="Channels of resnet18's first layer; by default 64.")]
+Soft = Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares.")]
 
 NAMES: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
     "method": ("methods", lambda methods: methods.METHODS),
