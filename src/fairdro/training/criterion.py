@@ -181,7 +181,7 @@ class FairLoss(nn.Module):
     def _sound(self, logits: Tensor) -> bool:
         """Whether a batch can teach the weights anything; on a GPU, looking would make it wait."""
         sound = logits.device.type != "cpu" or bool(logits.isfinite().all())
-        if not sound:
+        if not sound and not self.controller.records:  # an engine says so itself
             self._tell("Logits are not finite: the network diverged. Such batches do not count for the weights.")
         return sound
 
