@@ -181,7 +181,7 @@ class FairLoss(nn.Module):
     def _sound(self, logits: Tensor) -> bool:
         """Whether a batch can teach the weights anything; on a GPU, looking would make it wait."""
         sound = logits.device.type != "cpu" or bool(logits.isfinite().all())
-        if not sound and not self.controller.records:  # an engine says so itself
+        if not sound:
             self._tell("Logits are not finite: the network diverged. Such batches do not count for the weights.")
         return sound
 
@@ -197,7 +197,8 @@ class FairLoss(nn.Module):
             self._tell("The loss has seen many batches without step(), by which weights respond; call it after every epoch.")
 
     def _tell(self, sentence: str) -> None:
-        if sentence not in self._told:
+        """Say something once to whoever wrote the loop; an engine of ours, which records, says what there is to say itself."""
+        if sentence not in self._told and not self.controller.records:
             self._told.add(sentence)
             warnings.warn(sentence, UserWarning, stacklevel=_outside())
 
