@@ -197,7 +197,7 @@ class FairLoss(nn.Module):
             self._tell("The loss has seen many batches without step(), by which weights respond; call it after every epoch.")
 
     def _tell(self, sentence: str) -> None:
-        """Say something once to whoever wrote the loop; an engine of ours, which records, says what there is to say itself."""
+        """Say something once to whoever wrote the loop; an engine of ours, which records, speaks for itself."""
         if sentence not in self._told and not self.controller.records:
             self._told.add(sentence)
             warnings.warn(sentence, UserWarning, stacklevel=_outside())
