@@ -2,6 +2,7 @@
 
 out = "results"            # where to
 workers = 2                # optional
+cluster = "tcp://scheduler:8786"  # optional, of Dask, instead of workers
 select = "keep-accuracy=0.95"  # optional
 keep_class_accuracy = 0.8  # optional, as floor: the guard against levelling down
 
@@ -26,6 +27,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import joblib
+import torch
+
 from fairdro.bench.plan import BenchPlan
 from fairdro.bench.tables import DEFAULT_GUARD, PAPER_RULE
 from fairdro.errors import InputError
@@ -34,26 +38,44 @@ from fairdro.selection import Guard, Rule, points_rule_from
 KINDS: dict[str, tuple[Any, str]] = {
     "list[str]": (list, 'a list of names, for example ["adult"]'),
     "str": (str, "text in quotes"),
+    "str | None": (str, "text in quotes"),
     "int": (int, "a whole number"),
     "int | None": (int, "a whole number"),
+    "dict[str, dict[str, list[float]]]": (dict, "a table of tables, for example { fairdro = { rho = [0.1, 0.3] } }"),
     "bool": (bool, "true or false"),
     "bool | None": (bool, "true or false"),
     "float": (float | int, "a number, for example 0.8"),
     "float | None": (float | int, "a number, for example 0.001"),
 }
 PLAN_KINDS = {f.name: str(f.type) for f in fields(BenchPlan)}
-STUDY_KINDS = {"out": "str", "workers": "int", "select": "str", "keep_class_accuracy": "float", "floor": "float"}
+STUDY_KINDS = {
+    "out": "str",
+    "workers": "int",
+    "cluster": "str",
+    "select": "str",
+    "keep_class_accuracy": "float",
+    "floor": "float",
+}
 
 
 @dataclass(frozen=True)
 class Study:
-    """Benches that share a folder, the number of worker processes, the selection rule and its guard."""
+    """Benches that share a folder, the number of worker processes or a cluster, the selection rule and its guard."""
 
     plans: list[BenchPlan]
     out: Path = Path("results")
     workers: int | None = None
     rule: Rule = PAPER_RULE
     guard: Guard = DEFAULT_GUARD
+    cluster: str | None = None
+
+    def workers_for(self, plan: BenchPlan) -> int:
+        """Return how many processes train a plan: one where it uses all cores by itself, else one per core or GPU."""
+        if self.workers is not None:
+            return self.workers
+        if torch.cuda.is_available() and plan.network is not None:
+            return torch.cuda.device_count()
+        return 1 if all(engine.parallel for engine in plan.engines) else joblib.cpu_count()
 
 
 class _Lines:
@@ -98,7 +120,8 @@ def read_study(path: Path) -> Study:
     if "out" in content and not content["out"].strip():
         raise lines.error("out", None, "out must name a folder.")
     plans = [_plan(bench, lines, number) for number, bench in enumerate(benches)]
-    return Study(plans, Path(content.get("out", Study.out)), content.get("workers"), rule, _guard(content, lines))
+    out, guard = Path(content.get("out", Study.out)), _guard(content, lines)
+    return Study(plans, out, content.get("workers"), rule, guard, content.get("cluster"))
 
 
 def _guard(content: dict[str, Any], lines: _Lines) -> Guard:
@@ -138,4 +161,6 @@ def _check(section: dict[str, Any], kinds: dict[str, str], lines: _Lines, number
         kind, wanted = KINDS[kinds[key]]
         right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if not right or (kind is list and not all(isinstance(item, str) for item in value)):
+            raise lines.error(key, number, f"{key} must be {wanted}, got {value!r}.")
+        if kind is dict and not all(isinstance(item, dict) for item in value.values()):
             raise lines.error(key, number, f"{key} must be {wanted}, got {value!r}.")

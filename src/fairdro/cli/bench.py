@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 SELECT_HELP = (
     "How to choose a point of each method: 'keep-accuracy=0.95' (the paper's, the default), 'max-dca=0.05' or 'knee'."
 )
-PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "fair_classes", "adaptive")
+PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "fair_classes", "grid", "adaptive")
 WIDE = 120  # columns that the whole table needs
 
 
@@ -81,6 +83,10 @@ def bench(
     fair_classes: Annotated[
         list[str] | None, typer.Option("--fair-class", help="Class that gaps are about; by default all classes.")
     ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="Values to try instead of a method's search range, e.g. fairdro.rho=0.1,0.3,1; repeatable."),
+    ] = None,
     adaptive: Annotated[
         bool | None,
         typer.Option(
@@ -92,6 +98,10 @@ def bench(
     keep_class_accuracy: options.KeepClassAccuracy = None,
     floor: options.Floor = None,
     workers: Annotated[int | None, typer.Option(help="Processes to train in; by default as many as suit.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Train on the workers of a Dask scheduler instead, e.g. tcp://scheduler:8786; they share --out."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for results, tables, pictures and the report; by default results.")
     ] = None,
@@ -117,13 +127,23 @@ def bench(
     ] = None,
     batch_size: options.BatchSize = None,
     lr: options.LearningRate = None,
+    precision: options.Precision = None,
     size: options.Size = None,
     width: options.Width = None,
     soft: options.Soft = None,
-    file: Annotated[Path | None, typer.Option(help="A study in TOML, instead of all other options.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A study in TOML, instead of all other options but --dry-run.")] = None,
+    dry_run: Annotated[
+        bool | None,
+        typer.Option("--dry-run", help="Say how many banks there are, how long they take and how much disk; train none."),
+    ] = None,
 ) -> None:
     """Train methods over their hyperparameters and compare accuracy with fairness. A bench that was stopped goes on."""
-    study = _study(options.given_of(**locals()))
+    given = options.given_of(**locals())
+    dry_run = given.pop("dry_run", False)
+    study = _study(given)
+    if dry_run:
+        _foretell(study)
+        return
     _train(study)
     _show(study.out, study.rule, study.guard)
 
@@ -158,7 +178,7 @@ def _study(given: dict[str, Any]) -> Study:
         if plan.left_out_sentence is not None:
             say(plan.left_out_sentence)
     guard = _guard({name: given[name] for name in ("keep_class_accuracy", "floor") if name in given})
-    return Study(plans, given.get("out", Study.out), given.get("workers"), rule, guard)
+    return Study(plans, given.get("out", Study.out), given.get("workers"), rule, guard, given.get("cluster"))
 
 
 def _plans(given: dict[str, Any]) -> list[BenchPlan]:
@@ -167,8 +187,9 @@ def _plans(given: dict[str, Any]) -> list[BenchPlan]:
 
     plan = {name: given[name] for name in PLAN if name in given}
     plan |= {name: _names(plan[name]) for name in ("methods", "solvers") if name in plan}
+    plan |= {"grid": _grid(plan["grid"])} if "grid" in plan else {}
     if "last_layer" in given:
-        if other := [name for name in ("encoder", "batch_size", "lr") if name in given]:
+        if other := [name for name in ("encoder", "batch_size", "lr", "precision") if name in given]:
             raise InputError(f"{_flags(other)}: not with --last-layer.")
         BenchPlan(**plan)  # what is wrong with it is said before the network is trained
         features, protocol = _last_layer(given)
@@ -181,6 +202,21 @@ def _plans(given: dict[str, Any]) -> list[BenchPlan]:
         raise InputError("With several models each has its own solver; leave out --solvers, or name one model.")
     plan |= {name: str(given[name]) if name == "data" else given[name] for name in OF_NETWORKS if name in given}
     return [BenchPlan(given["datasets"], model=name, **plan) for name in models]
+
+
+def _grid(texts: list[str]) -> dict[str, dict[str, list[float]]]:
+    """Read values such as ``fairdro.rho=0.1,0.3``."""
+    grid: dict[str, dict[str, list[float]]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        method, _, key = name.partition(".")
+        try:
+            grid.setdefault(method, {})[key] = [float(value) for value in _names(values)]
+        except ValueError:
+            raise InputError(
+                f"Write a grid as method.hyperparameter=numbers, e.g. fairdro.rho=0.1,0.3, not {text!r}."
+            ) from None
+    return grid
 
 
 def _last_layer(given: dict[str, Any]) -> tuple[str, str]:
@@ -239,22 +275,32 @@ def _flags(names: Iterable[str]) -> str:
 def _train(study: Study) -> None:
     """Train what is missing of a study and show how far it has come."""
     from fairdro.bench import run_bench
+    from fairdro.bench.executors import cluster
+    from fairdro.bench.run import make_writable
 
+    make_writable(study.out)
+    executor: AbstractContextManager[Executor | None] = nullcontext()
+    if study.cluster is not None:
+        executor = cluster(study.cluster, study.out)
     try:
-        with bank_bars([bank for plan in study.plans for bank in plan.banks]) as on_step:
+        with executor as chosen, bank_bars([bank for plan in study.plans for bank in plan.banks]) as on_step:
             for plan in study.plans:
-                workers = _workers_for(plan) if study.workers is None else study.workers
-                run_bench(plan, study.out, workers=workers, on_step=on_step)
+                run_bench(plan, study.out, workers=study.workers_for(plan), executor=chosen, on_step=on_step)
     except KeyboardInterrupt:
         say("stopped. What is finished is stored; run the same command again to go on.")
         raise typer.Exit(130) from None
 
 
-def _workers_for(plan: BenchPlan) -> int:
-    """Return one process for engines that use all cores by themselves, for others one per core."""
-    import joblib
+def _foretell(study: Study) -> None:
+    """Say what a study would train, how long that takes and what it leaves on disk; write nothing."""
+    from fairdro.bench.estimate import estimate
 
-    return 1 if all(engine.parallel for engine in plan.engines) else joblib.cpu_count()
+    for plan in study.plans:
+        with status("Timing a step of each method ..."):
+            told = estimate(plan, study.out, study.workers_for(plan))
+        for sentence in told:
+            tell(sentence)
+    tell("Nothing was trained or written.")
 
 
 def _show(out: Path, rule: Rule, guard: Guard) -> None:
