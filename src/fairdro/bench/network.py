@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from fairdro.training.engines import RESNET
 from fairdro.training.inputs import some_of
 from fairdro.training.network import Recipe
 
-LBC_ROUNDS = {"images": 14, "texts": 1}  # the paper's
+LBC_ROUNDS, LBC_EPOCHS = 14, 5  # the paper's for images: rounds, and epochs of each; a text has one round
 
 
 @cache
@@ -40,7 +41,7 @@ class Network:
         Of images, and of ResNet-18.
     soft : bool
         Whether texts belong to groups in shares.
-    epochs, batch_size, lr
+    epochs, batch_size, lr, precision
         As of :class:`~fairdro.training.network.Recipe`. The epochs of a method with several rounds are those of all rounds
         together, an epoch each at least.
     job : Job or None
@@ -55,6 +56,7 @@ class Network:
     epochs: int
     batch_size: int
     lr: float
+    precision: str | None = None
     job: Job | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -74,13 +76,15 @@ class Network:
             epochs=recipe.epochs,
             batch_size=recipe.batch_size,
             lr=recipe.lr,
+            precision=recipe.precision,
             job=job,
         )
 
     def __str__(self) -> str:
         told = {
             "{}": self.encoder, "width {}": self.width, "{} px": self.size, "soft groups": self.soft,
-            "{} epochs": self.epochs, "batches of {}": self.batch_size, "lr {:g}": self.lr, "data {:.8}": self.content,
+            "{} epochs": self.epochs, "batches of {}": self.batch_size, "lr {:g}": self.lr, "in {}": self.precision,
+            "data {:.8}": self.content,
         }  # fmt: skip
         return ", ".join(words.format(value) for words, value in told.items() if value)
 
@@ -101,13 +105,19 @@ class Network:
         return known_examples(self.known_job)
 
     def hyperparameters(self, kind: type[Method]) -> dict[str, Any]:
-        """Return hyperparameters that a method has here in the paper: LBC's rounds, which share the epochs."""
-        return {"rounds": min(LBC_ROUNDS[self.known_job.entry.kind], self.epochs)} if issubclass(kind, LBC) else {}
+        """Return hyperparameters that a method has here in the paper: LBC's rounds, which share the epochs.
+
+        Of fewer epochs, there are fewer rounds and fewer epochs in each.
+        """
+        if not issubclass(kind, LBC):
+            return {}
+        rounds = round(math.sqrt(self.epochs * LBC_ROUNDS / LBC_EPOCHS)) if self.known_job.entry.kind == "images" else 1
+        return {"rounds": max(min(rounds, self.epochs), 1)}
 
     def recipe(self, method: Method) -> Recipe:
         """Return how a method is trained, in each of its rounds."""
         epochs = max(self.epochs // method.rounds, 1)
-        return self.known_job.recipe(epochs=epochs, batch_size=self.batch_size, lr=self.lr)
+        return self.known_job.recipe(epochs=epochs, batch_size=self.batch_size, lr=self.lr, precision=self.precision)
 
     def cost(self, method: Method) -> float:
         """Return how many rows are gone through in all."""

@@ -8,75 +8,115 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import torch
 
 from fairdro._utils.progress import OnStep
 from fairdro.bench.network import Network
 from fairdro.bench.plan import Bank
-from fairdro.bench.store import Outcome
+from fairdro.bench.store import Outcome, Store
 from fairdro.data import Examples
 from fairdro.errors import InputError
-from fairdro.metrics import Confusion
-from fairdro.networks.head import fit_network_head
-from fairdro.networks.runs import judge, judge_head, train_job
+from fairdro.estimators.head import fit_head
+from fairdro.metrics import confusion_counts
+from fairdro.networks.outputs import Outputs
+from fairdro.networks.runs import train_job
 from fairdro.training.network import TrainedNetwork
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, TEACHER, OUTPUTS = "checkpoints", "teacher", "outputs"
 
 
 def run_network(bank: Bank, network: Network, out: Path, on_step: OnStep | None = None) -> list[Outcome]:
     """Train the network of a bank and judge it on all parts: what came of it as it is and, if asked for, with a head.
 
-    Training resumes from checkpoints in ``out``, which :func:`remove_checkpoints` removes when all this is stored.
+    Training resumes from checkpoints in ``out``, which :func:`remove_checkpoints` removes when all this is stored. What the
+    network says of every row is kept there, so that a head that is asked for later needs no training.
     """
     plain = bank.without_head
     banks = list(dict.fromkeys([plain, bank]))
     if (reason := bank.refusal()) is not None:
         return [Outcome(one, refused=reason) for one in banks]
-    examples, recipe = network.examples, network.recipe(bank.method)
-    job = replace(network.known_job, seed=bank.seeds[0])
+    examples, file = network.examples, out / OUTPUTS / f"{plain.id}.safetensors"
+    outcome, outputs = Store(out).read(plain), Outputs.read(file, examples)
+    if outcome is None or outputs is None:
+        trained = _train(bank, network, examples, out, on_step)
+        outputs = Outputs.of(trained.model, examples)
+        outputs.save(file)
+        counts = {part: _counts(outputs.p_class[part].argmax(1), examples, part) for part in examples.parts}
+        if bank.protocol == "paper":
+            counts.pop("validation", None)
+        outcome = Outcome.of(plain, trained, counts)
+    return [outcome if one == plain else _with_head(one, outcome, outputs, examples) for one in banks]
+
+
+def _train(bank: Bank, network: Network, examples: Examples, out: Path, on_step: OnStep | None) -> TrainedNetwork:
+    """Train the network of a bank; a teacher first where there is one, which all banks of a seed share."""
+    job, recipe = replace(network.known_job, seed=bank.seeds[0]), network.recipe(bank.method)
 
     def stage(what: str) -> AbstractContextManager[OnStep | None]:
         return nullcontext(on_step)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # diverged networks are marked in the results
-        trained = train_job(job, examples, bank.method, _folder(bank, out), recipe=recipe, stage=stage)
-    parts = [part for part in examples.parts if part != "validation" or bank.protocol != "paper"]
-    judged = {part: judge(trained.model, examples, part) for part in parts}
-    outcome = Outcome.of(plain, trained, _counts(judged))
-    return [outcome if one == plain else _with_head(one, outcome, trained, examples) for one in banks]
+        if (plain := bank.method.teacher()) is None:
+            return train_job(job, examples, bank.method, _folder(bank, out), recipe=recipe, stage=stage)
+        folder = out / CHECKPOINTS / f"{TEACHER}-{replace(bank.without_head, method=plain).id}"
+        teacher = train_job(job, examples, plain, folder, recipe=recipe, stage=stage)
+        own = _folder(bank, out)
+        trained = train_job(job, examples, bank.method, own, recipe=recipe, teacher=teacher.model, stage=stage)
+    return replace(trained, seconds=trained.seconds + teacher.seconds)
 
 
-def _with_head(bank: Bank, plain: Outcome, trained: TrainedNetwork, examples: Examples) -> Outcome:
+def _with_head(bank: Bank, plain: Outcome, outputs: Outputs, examples: Examples) -> Outcome:
     """Fit a head to the validation part; a network that diverged has none and stays as it is."""
     if plain.diverged.any():
         return replace(plain, bank=bank)
     start = time.perf_counter()
+    fitted, names = examples.parts["validation"], np.array(examples.class_names)
+    p_class, p_group = outputs.p_class, outputs.p_group
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of radii that did not converge and cells with few rows, which are not chosen by
-            head = fit_network_head(
-                trained.model, examples, objective=bank.objective, fair_classes=list(bank.fair_classes) or None
+            warnings.simplefilter("ignore")  # radii that did not converge and cells with few rows are not chosen by
+            head = fit_head(
+                p_class["validation"],
+                p_group["validation"],
+                names[examples.y[fitted]],
+                examples.groups.take(fitted),
+                classes=examples.class_names,
+                objective=bank.objective,
+                fair_classes=list(bank.fair_classes) or None,
             )
     except InputError as error:
         return Outcome(bank, refused=f"No head can be fitted to the validation part: {error}")
-    judged = {part: judge_head(head, trained.model, examples, part) for part in plain.confusion}
-    seconds = plain.seconds + time.perf_counter() - start
-    return replace(plain, bank=bank, seconds=seconds, confusion=_counts(judged))
+    counts = {"validation": head.held_out().counts[None, None]}
+    for part in plain.confusion.keys() - counts:
+        predicted = pd.Index(names).get_indexer(pd.Index(head.predict(p_class[part], p_group[part])))
+        counts[part] = _counts(predicted, examples, part)
+    return replace(plain, bank=bank, seconds=plain.seconds + time.perf_counter() - start, confusion=counts)
 
 
-def _counts(judged: dict[str, Confusion]) -> dict[str, np.ndarray]:
-    return {part: confusion.counts[None, None] for part, confusion in judged.items()}
+def _counts(codes: np.ndarray, examples: Examples, part: str) -> np.ndarray:
+    _, cells = examples.part(part)
+    return np.asarray(confusion_counts(torch.from_numpy(codes), cells))[None, None]
 
 
 def remove_checkpoints(bank: Bank, out: Path) -> None:
     """Remove the checkpoints of a network that is stored."""
     if bank.network is not None:
         shutil.rmtree(_folder(bank, out), ignore_errors=True)
-        with suppress(OSError):  # others are in training
-            (out / CHECKPOINTS).rmdir()
+        _remove_if_empty(out)
+
+
+def remove_teachers(out: Path) -> None:
+    """Remove the checkpoints of teachers, when all their banks are stored."""
+    for folder in (out / CHECKPOINTS).glob(f"{TEACHER}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    _remove_if_empty(out)
+
+
+def _remove_if_empty(out: Path) -> None:
+    with suppress(OSError):  # others are in training, or there are none
+        (out / CHECKPOINTS).rmdir()
 
 
 def _folder(bank: Bank, out: Path) -> Path:

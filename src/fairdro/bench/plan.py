@@ -33,9 +33,10 @@ from fairdro.training.engines import (
     models_for_tables,
     solvers_of,
 )
+from fairdro.training.network import Recipe
 
 BENCH = ["dataset", "model", "network", "solver", "protocol", "split", "objective", "fair_classes"]
-OF_NETWORKS = ("data", "encoder", "size", "width", "soft", "epochs", "batch_size", "lr")
+OF_NETWORKS = ("data", "encoder", "size", "width", "soft", "epochs", "batch_size", "lr", "precision")
 ALL = "all"
 NO_NETWORK = "-"  # an empty string would be read from results.csv as a missing value
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
@@ -168,12 +169,15 @@ class BenchPlan:
         and points are chosen by that accuracy.
     fair_classes : list of str
         Names of the classes that gaps are about, and that FairDRO makes equal over groups; by default all.
+    grid : dict
+        Values to try instead of a method's search range, by its name: ``{"fairdro": {"rho": [0.1, 0.3, 1.0]}}``; of several
+        hyperparameters, all combinations.
     adaptive : bool, optional
         Whether half the points of a method with one strength go where the first half leaves holes in the frontier, judged on
         the training part. By default for solvers that train one seed; networks have plain grids.
     data, encoder, size, width, soft : optional
         Of networks, as :class:`~fairdro.networks.runs.Job` has them; ``encoder`` is a name or folder of Hugging Face.
-    epochs, batch_size, lr : optional
+    epochs, batch_size, lr, precision : optional
         Of networks, see :class:`~fairdro.bench.network.Network`; by default the paper's.
     """
 
@@ -187,6 +191,7 @@ class BenchPlan:
     split: int = 0
     objective: str = "balanced"
     fair_classes: list[str] = field(default_factory=list)
+    grid: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     adaptive: bool | None = None
     data: str = ""
     encoder: str = ""
@@ -196,6 +201,7 @@ class BenchPlan:
     epochs: int | None = None
     batch_size: int | None = None
     lr: float | None = None
+    precision: str | None = None
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -204,6 +210,7 @@ class BenchPlan:
         for name, (least, most) in limits.items():
             if not least <= getattr(self, name) <= most:
                 raise InputError(f"{name} must lie between {least} and {most}, got {getattr(self, name)}.")
+        self._check_grid()
         for kind in self._kinds:
             refusals = [engine.refuses(kind()) for engine in self.engines]
             if None not in refusals:
@@ -226,6 +233,12 @@ class BenchPlan:
             for name in given:
                 if name not in known:
                     raise unknown_name(kind, name, known)
+
+    def _check_grid(self) -> None:
+        for name, values in self.grid.items():
+            if name not in (known := [kind.name for kind in self._kinds]):
+                raise unknown_name("method with a grid", name, known)
+            get_method(name).grid(values)
 
     def _known_datasets(self) -> list[str]:
         """Name the datasets of the model, and those that :meth:`_check_network` has more to say about."""
@@ -269,7 +282,7 @@ class BenchPlan:
             raise InputError(
                 "A head is fitted to a validation part, which the paper's protocol does not have; leave it out."
             )
-        self._job.recipe(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
+        self._recipe  # noqa: B018 - refused where it cannot be
 
     @property
     def _job(self) -> Job:
@@ -277,13 +290,16 @@ class BenchPlan:
         chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         return Job(self.datasets[0], Path(self.data), soft=self.soft, protocol=self.protocol, **chosen)
 
+    @property
+    def _recipe(self) -> Recipe:
+        return self._job.recipe(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, precision=self.precision)
+
     @cached_property
     def network(self) -> Network | None:
         """The network to train, if it is one; its data are loaded."""
         if self.model not in models_for_networks():
             return None
-        job = self._job
-        return Network.of(job, job.recipe(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr))
+        return Network.of(self._job, self._recipe)
 
     @property
     def _everything(self) -> bool:
@@ -362,7 +378,7 @@ class BenchPlan:
 
     def _is_adaptive(self, method: Method | type[Method], engine: Engine) -> bool:
         wanted = not engine.seeded if self.adaptive is None else self.adaptive
-        return wanted and len(method.search) == 1 and self.points >= FEWEST_TO_DIVIDE
+        return wanted and method.name not in self.grid and len(method.search) == 1 and self.points >= FEWEST_TO_DIVIDE
 
     def _fill(self, bank: Bank, rows: pd.DataFrame) -> Bank:
         (strength,) = bank.method.search
@@ -386,6 +402,6 @@ class BenchPlan:
         fixed = engine.hyperparameters(kind, given)
         points = -(-self.points // 2) if self._is_adaptive(kind, engine) else self.points
         seeds = tuple(range(self.seeds)) if engine.seeded else (0,)
-        method, solver = kind.sweep(points, **fixed), engine.solver
-        fair = tuple(self.fair_classes)
+        method = kind.grid(self.grid[kind.name], **fixed) if kind.name in self.grid else kind.sweep(points, **fixed)
+        fair, solver = tuple(self.fair_classes), engine.solver
         return Bank(dataset, method, self.model, solver, seeds, self.protocol, self.split, self.objective, fair)

@@ -1,38 +1,41 @@
-"""Train the banks of a plan, in this process or in several, and store each as soon as it is done."""
+"""Train the banks of a plan, in this process or by an executor, and store each as soon as it is done."""
 
-import multiprocessing
-import os
-import queue
-import signal
 import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from fairdro._utils.files import make_folder
 from fairdro._utils.progress import OnStep
-from fairdro.bench.network_run import remove_checkpoints, run_network
+from fairdro.bench.executors import POLL_SECONDS, Step, local_pool, tell_step
+from fairdro.bench.network_run import remove_checkpoints, remove_teachers, run_network
 from fairdro.bench.plan import Bank, BenchPlan, known_dataset
 from fairdro.bench.store import RESULTS, Outcome, Store
 from fairdro.errors import InputError
 from fairdro.metrics import confusion_counts
-
-POLL_SECONDS = 0.2
+from fairdro.networks.runs import Job
+from fairdro.training.threads import torch_threads
 
 OnBankStep = Callable[[Bank, int, int], object]
 """Told of every epoch or step: the bank, how many are finished, and how many there are; and ``1, 1`` when it is stored."""
 
+_turn = threading.Lock()  # torch's seed and number of threads are the whole process's
 
-def run_bench(plan: BenchPlan, out: Path, *, workers: int = 1, on_step: OnBankStep | None = None) -> pd.DataFrame:
+
+def run_bench(
+    plan: BenchPlan,
+    out: Path,
+    *,
+    workers: int = 1,
+    executor: Executor | None = None,
+    on_step: OnBankStep | None = None,
+) -> pd.DataFrame:
     """Train every bank of the plan that is not stored in ``out`` yet; ``results.csv`` there is current after each.
 
     Returns a row per trained model in the folder, those of earlier runs included.
@@ -42,6 +45,10 @@ def run_bench(plan: BenchPlan, out: Path, *, workers: int = 1, on_step: OnBankSt
     workers : int, optional
         Processes to train in, with one thread each; by default this one. More need the calling script to have its
         ``if __name__ == "__main__":``.
+    executor : concurrent.futures.Executor, optional
+        Trains the banks instead: Dask's ``client.get_executor()``, mpi4py's ``MPIPoolExecutor``, a pool of your own. Its
+        workers must see the folder and the data under the same paths; a bank at a time is trained in each of their
+        processes, whatever its threads. It is left open.
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}.")
@@ -50,19 +57,21 @@ def run_bench(plan: BenchPlan, out: Path, *, workers: int = 1, on_step: OnBankSt
     store = Store(out)
     store.outcomes()  # a damaged file is found before training
     tell = on_step or (lambda bank, done, total: None)
-    _complete(plan.banks, store, workers, tell)
-    _complete(plan.second_banks(store.rows_of(plan.banks)), store, workers, tell)
+    _complete(plan.banks, store, workers, executor, tell)
+    _complete(plan.second_banks(store.rows_of(plan.banks)), store, workers, executor, tell)
+    remove_teachers(out)
     return _refresh(store)
 
 
-def _complete(banks: Sequence[Bank], store: Store, workers: int, tell: OnBankStep) -> None:
-    """Train those of the banks that are not stored."""
-    missing = [bank for bank in banks if bank not in store]
+def _complete(banks: Sequence[Bank], store: Store, workers: int, executor: Executor | None, tell: OnBankStep) -> None:
+    """Train those of the banks that are not stored, the costliest first."""
+    missing = sorted((bank for bank in banks if bank not in store), key=lambda bank: -bank.cost)
     for bank in banks:
         if bank not in missing:
             remove_checkpoints(bank, store.out)  # of a process that was killed when it had just stored the bank
             tell(bank, 1, 1)
-    for _ in _train_all(missing, store.out, min(workers, len(missing)), tell):
+    for bank in _train_all(missing, store.out, min(workers, len(missing)), executor, tell):
+        tell(bank, 1, 1)
         if store.rows_of(banks):
             _refresh(store)
 
@@ -73,80 +82,60 @@ def _refresh(store: Store) -> pd.DataFrame:
     return results
 
 
-def _train_all(banks: list[Bank], out: Path, workers: int, tell: OnBankStep) -> Iterator[Bank]:
-    """Train and store banks, the costliest first; yield each when it is stored."""
-    banks = sorted(banks, key=lambda bank: -bank.cost)
-    if workers <= 1:
+def _train_all(banks: list[Bank], out: Path, workers: int, executor: Executor | None, tell: OnBankStep) -> Iterator[Bank]:
+    """Train and store banks; yield each when it is stored."""
+    if executor is not None:
+        yield from _train_by(executor, banks, out, tell)
+    elif workers > 1:
+        with local_pool(workers) as (pool, steps):
+            yield from _train_by(pool, banks, out, tell, steps)
+    else:
         for bank in banks:
             _train_and_store(bank, out, partial(tell, bank))
-            tell(bank, 1, 1)
             yield bank
-        return
-    context = multiprocessing.get_context("spawn")
-    events, stop = context.Queue(), context.RawValue("b", 0)  # without a lock, which a killed worker would keep
-    with ProcessPoolExecutor(workers, context, _start_worker, (events, stop, os.getpid())) as pool:
-        try:
-            with _ignored_interrupts():
-                running = {pool.submit(_work, number, bank.spec(), out): bank for number, bank in enumerate(banks)}
-            while running:
-                done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
-                for number, finished, total in _drain(events):
-                    tell(banks[number], finished, total)
-                for future in done:
-                    future.result()
-                    tell(running[future], 1, 1)
-                    yield running.pop(future)
-        except BrokenProcessPool as error:
-            raise InputError(
-                "A worker process ended suddenly, perhaps for lack of memory (or, in a script of your own, of its "
-                "`if __name__ == '__main__':`). What was stored before is still there: run it again with fewer workers."
-            ) from error
-        finally:
-            stop.value = 1
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def _ignored_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C while processes are started, which inherit that; only the main thread can."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _train_by(
+    executor: Executor,
+    banks: list[Bank],
+    out: Path,
+    tell: OnBankStep,
+    steps: Callable[[], Iterable[Step]] = lambda: (),
+) -> Iterator[Bank]:
+    """Let an executor train banks; yield each when it is stored, and give up those that wait when this ends early."""
+    running = {
+        executor.submit(work, number, bank.spec(), _job(bank), out.resolve()): bank for number, bank in enumerate(banks)
+    }
     try:
-        yield
+        while running:
+            done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
+            for number, finished, total in steps():
+                tell(banks[number], finished, total)
+            for future in done:
+                future.result()
+                yield running.pop(future)
+    except BrokenExecutor as error:
+        raise InputError(
+            "A worker process ended suddenly, perhaps for lack of memory (or, in a script of your own, of its "
+            "`if __name__ == '__main__':`). What was stored before is still there: run it again with fewer workers."
+        ) from error
     finally:
-        signal.signal(signal.SIGINT, before)
+        for future in running:
+            future.cancel()
 
 
-def _drain(events: Any) -> Iterator[tuple[int, int, int]]:
-    try:
-        while True:
-            yield events.get_nowait()
-    except queue.Empty:
-        return
+def _job(bank: Bank) -> Job | None:
+    """Return where the data of a bank are, seen from anywhere."""
+    return None if bank.network is None else replace(bank.network.known_job, data=bank.network.known_job.data.resolve())
 
 
-_events: Any = None
-
-
-def _start_worker(events: Any, stop: Any, parent: int) -> None:
-    """Prepare a worker: one thread, and gone with its parent."""
-    global _events  # noqa: PLW0603 - how a pool hands over a queue
-    _events = events
-    torch.set_num_threads(1)
-
-    def leave_with_parent() -> None:
-        while not stop.value and os.getppid() == parent:
-            time.sleep(POLL_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=leave_with_parent, daemon=True).start()
-
-
-def _work(number: int, spec: dict[str, Any], out: Path) -> None:
-    """Train a bank, given as plain data: tensors would be fetched from the parent, which may be gone."""
-    _train_and_store(Bank.from_spec(spec), out, lambda done, total: _events.put((number, done, total)))
+def work(number: int, spec: dict[str, Any], job: Job | None, out: Path) -> None:
+    """Train a bank in a worker, given as plain data: tensors would be fetched from the parent, which may be gone."""
+    bank = Bank.from_spec(spec)
+    if bank.network is not None:
+        bank = replace(bank, network=replace(bank.network, job=job))
+    with _turn, torch_threads(1):
+        _train_and_store(bank, out, partial(tell_step, number))
 
 
 def _train_and_store(bank: Bank, out: Path, on_step: OnStep) -> None:

@@ -48,6 +48,7 @@ NETWORK: dict[str, Any] = {
     **dict.fromkeys(("epochs", "batch_size"), Whole),
     "soft": bool,
     "lr": Positive,
+    "precision": Literal["float32", "bfloat16"] | None,
 }
 TOLD: dict[str, Any] = {
     "bank": dict[str, Any],
@@ -217,8 +218,12 @@ class Store:
         return sum(name not in stored or not self._current(name, stored[name]) for name in self._names())
 
     def __contains__(self, bank: Bank) -> bool:
+        return self.read(bank) is not None
+
+    def read(self, bank: Bank) -> Outcome | None:
+        """Return what came of a bank, None if it is not stored."""
         path = self._path(bank)
-        return path.name in self._read or (path.exists() and Outcome.read(path) is not None)
+        return self._read.get(path.name) or (Outcome.read(path) if path.exists() else None)
 
     def write(self, outcome: Outcome) -> None:
         """Store what came of a bank."""

@@ -34,8 +34,10 @@ from fairdro.selection import Guard, Rule, points_rule_from
 KINDS: dict[str, tuple[Any, str]] = {
     "list[str]": (list, 'a list of names, for example ["adult"]'),
     "str": (str, "text in quotes"),
+    "str | None": (str, "text in quotes"),
     "int": (int, "a whole number"),
     "int | None": (int, "a whole number"),
+    "dict[str, dict[str, list[float]]]": (dict, "a table of tables, for example { fairdro = { rho = [0.1, 0.3] } }"),
     "bool": (bool, "true or false"),
     "bool | None": (bool, "true or false"),
     "float": (float | int, "a number, for example 0.8"),
@@ -138,4 +140,6 @@ def _check(section: dict[str, Any], kinds: dict[str, str], lines: _Lines, number
         kind, wanted = KINDS[kinds[key]]
         right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if not right or (kind is list and not all(isinstance(item, str) for item in value)):
+            raise lines.error(key, number, f"{key} must be {wanted}, got {value!r}.")
+        if kind is dict and not all(isinstance(item, dict) for item in value.values()):
             raise lines.error(key, number, f"{key} must be {wanted}, got {value!r}.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SELECT_HELP = (
     "How to choose a point of each method: 'keep-accuracy=0.95' (the paper's, the default), 'max-dca=0.05' or 'knee'."
 )
-PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "fair_classes", "adaptive")
+PLAN = ("methods", "solvers", "points", "seeds", "protocol", "split", "objective", "fair_classes", "grid", "adaptive")
 WIDE = 120  # columns that the whole table needs
 
 
@@ -81,6 +81,10 @@ def bench(
     fair_classes: Annotated[
         list[str] | None, typer.Option("--fair-class", help="Class that gaps are about; by default all classes.")
     ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="Values to try instead of a method's search range, e.g. fairdro.rho=0.1,0.3,1; repeatable."),
+    ] = None,
     adaptive: Annotated[
         bool | None,
         typer.Option(
@@ -117,6 +121,7 @@ def bench(
     ] = None,
     batch_size: options.BatchSize = None,
     lr: options.LearningRate = None,
+    precision: options.Precision = None,
     size: options.Size = None,
     width: options.Width = None,
     soft: options.Soft = None,
@@ -167,8 +172,9 @@ def _plans(given: dict[str, Any]) -> list[BenchPlan]:
 
     plan = {name: given[name] for name in PLAN if name in given}
     plan |= {name: _names(plan[name]) for name in ("methods", "solvers") if name in plan}
+    plan |= {"grid": _grid(plan["grid"])} if "grid" in plan else {}
     if "last_layer" in given:
-        if other := [name for name in ("encoder", "batch_size", "lr") if name in given]:
+        if other := [name for name in ("encoder", "batch_size", "lr", "precision") if name in given]:
             raise InputError(f"{_flags(other)}: not with --last-layer.")
         BenchPlan(**plan)  # what is wrong with it is said before the network is trained
         features, protocol = _last_layer(given)
@@ -181,6 +187,21 @@ def _plans(given: dict[str, Any]) -> list[BenchPlan]:
         raise InputError("With several models each has its own solver; leave out --solvers, or name one model.")
     plan |= {name: str(given[name]) if name == "data" else given[name] for name in OF_NETWORKS if name in given}
     return [BenchPlan(given["datasets"], model=name, **plan) for name in models]
+
+
+def _grid(texts: list[str]) -> dict[str, dict[str, list[float]]]:
+    """Read values such as ``fairdro.rho=0.1,0.3``."""
+    grid: dict[str, dict[str, list[float]]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        method, _, key = name.partition(".")
+        try:
+            grid.setdefault(method, {})[key] = [float(value) for value in _names(values)]
+        except ValueError:
+            raise InputError(
+                f"Write a grid as method.hyperparameter=numbers, e.g. fairdro.rho=0.1,0.3, not {text!r}."
+            ) from None
+    return grid
 
 
 def _last_layer(given: dict[str, Any]) -> tuple[str, str]:

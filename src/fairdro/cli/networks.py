@@ -43,6 +43,7 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.")] = None,
     lr: options.LearningRate = None,
     batch_size: options.BatchSize = None,
+    precision: options.Precision = None,
     update_every: Annotated[
         int | None, typer.Option(help="Batches between updates of weights: an epoch, for texts 100.")
     ] = None,
@@ -67,7 +68,7 @@ def train(
         dataset, data, **options.given_of(model=model, size=size, width=width, soft=soft, protocol=protocol, seed=seed)
     )
     chosen = _method(method, set_ or [])
-    recipe = job.recipe(epochs=epochs, lr=lr, batch_size=batch_size, update_every=update_every)
+    recipe = job.recipe(epochs=epochs, lr=lr, batch_size=batch_size, update_every=update_every, precision=precision)
     taught_by = None if teacher is None else _teacher(teacher, job)
     with processes():
         with steps(f"reading {dataset}") as on_step:

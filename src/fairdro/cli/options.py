@@ -51,6 +51,10 @@ MissingGroups = Annotated[
 ]
 BatchSize = Annotated[int | None, typer.Option(help="Likewise: 128, for texts 24.")]
 LearningRate = Annotated[float | None, typer.Option(help="Likewise: 0.001, for texts 0.00002.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(help="Of networks: 'float32' or 'bfloat16'; by default bfloat16 on a GPU, float32 elsewhere."),
+]
 Size = Annotated[int | None, typer.Option(help="Side of images in pixels; by default 224.")]
 Width = Annotated[int | None, typer.Option(help="Channels of resnet18's first layer; by default 64.")]
 Soft = Annotated[bool | None, typer.Option("--soft", help="Texts belong to groups in shares.")]

@@ -10,7 +10,7 @@ batches, and an engine never knows which method it runs.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
@@ -248,8 +248,17 @@ class Method:
         sizes = [side] * (len(cls.search) - 1)
         sizes = [-(-points // math.prod(sizes)), *sizes]
         grids = [search_range.grid(size) for search_range, size in zip(cls.search.values(), sizes, strict=True)]
-        columns = zip(*itertools.product(*grids), strict=True)
-        return cls(**dict(zip(cls.search, columns, strict=True)), **fixed)
+        return cls.grid(dict(zip(cls.search, grids, strict=True)), **fixed)
+
+    @classmethod
+    def grid(cls, values: Mapping[str, Sequence[float]], **fixed: Any) -> Self:
+        """Return the method over all combinations of given values, other hyperparameters fixed."""
+        if strange := [key for key in values if key not in cls.search]:
+            raise unknown_name(f"hyperparameter to search of {cls.name}", strange[0], list(cls.search))
+        if not all(isinstance(given, Sequence) and len(given) > 0 for given in values.values()):
+            raise InputError(f"Give a list of values for every hyperparameter of {cls.name}, got {dict(values)}.")
+        columns = zip(*itertools.product(*values.values()), strict=True)
+        return cls(**dict(zip(values, columns, strict=True)), **fixed)
 
     def _swept(self) -> dict[str, tuple[float, ...]]:
         return {key: v for key in self.search if isinstance(v := getattr(self, key), tuple)}

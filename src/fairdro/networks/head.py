@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from fairdro._utils.files import write_whole
+from fairdro.cells import Cells
 from fairdro.data import Examples
 from fairdro.errors import InputError
 from fairdro.estimators.head import FairDROHead, fit_head
@@ -40,7 +41,7 @@ class NetworkHead:
 
     def probabilities(self, network: nn.Module, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the probabilities of classes ``(N, Y)`` and groups ``(N, A)`` that the head reads."""
-        return _classes(network, inputs), _groups(self.probe, features_of(network, inputs))
+        return _classes(network, inputs), group_probabilities(self.probe, features_of(network, inputs))
 
     def predict(self, network: nn.Module, inputs: Inputs) -> np.ndarray:
         """Return the names of the classes of inputs ``(N,)``; no group is needed."""
@@ -86,19 +87,29 @@ def fit_network_head(network: nn.Module, examples: Examples, **choice: Any) -> N
         raise InputError("A head needs rows that the network was not trained on; keep a validation part.")
     seen, cells = examples.part("train")
     held, _ = examples.part("validation")
-    features = features_of(network, seen)
-    mean, scale = features.mean(0), features.std(0)
-    scale[scale == 0] = 1
-    trained = train_part((features - mean) / scale, cells, Part("group"), np.arange(len(cells)))
-    ((weight, bias),) = [(W[0, 0].T / scale, b[0, 0]) for W, b in trained.model.layers]
-    probe = _linear(weight, bias - weight @ mean)
+    probe = train_probe(features_of(network, seen), cells)
     rows = examples.parts["validation"]
-    p_class, p_group = _classes(network, held), _groups(probe, features_of(network, held))
+    p_class, p_group = _classes(network, held), group_probabilities(probe, features_of(network, held))
     names = np.array(examples.class_names)
     head = fit_head(
         p_class, p_group, names[examples.y[rows]], examples.groups.take(rows), classes=examples.class_names, **choice
     )
     return NetworkHead(head, probe)
+
+
+def train_probe(features: Tensor, cells: Cells) -> nn.Linear:
+    """Train a linear layer that tells the group by features ``(N, F)``."""
+    mean, scale = features.mean(0), features.std(0)
+    scale[scale == 0] = 1
+    trained = train_part((features - mean) / scale, cells, Part("group"), np.arange(len(cells)))
+    ((weight, bias),) = [(W[0, 0].T / scale, b[0, 0]) for W, b in trained.model.layers]
+    return _linear(weight, bias - weight @ mean)
+
+
+@torch.no_grad()
+def group_probabilities(probe: nn.Linear, features: Tensor) -> np.ndarray:
+    """Return the probabilities of the groups ``(N, A)``."""
+    return probe(features).double().softmax(-1).numpy()
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
@@ -109,8 +120,3 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
 
 def _classes(network: nn.Module, inputs: Inputs) -> np.ndarray:
     return logits_of(network, inputs).double().softmax(-1).numpy()
-
-
-@torch.no_grad()
-def _groups(probe: nn.Linear, features: Tensor) -> np.ndarray:
-    return probe(features).double().softmax(-1).numpy()
