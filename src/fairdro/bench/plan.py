@@ -20,12 +20,12 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, FairDRO, Method, get_method
 from fairdro.metrics import class_codes
+from fairdro.models.backbones import get_backbone
 from fairdro.networks.runs import Job
 from fairdro.training.engines import (
     ENCODER,
     ENGINES,
     NETWORK,
-    RESNET,
     Engine,
     engines_for,
     get_engine,
@@ -176,7 +176,7 @@ class BenchPlan:
         Whether half the points of a method with one strength go where the first half leaves holes in the frontier, judged on
         the training part. By default for solvers that train one seed; networks have plain grids.
     data, encoder, size, width, soft : optional
-        Of networks, as :class:`~fairdro.networks.runs.Job` has them; ``encoder`` is a name or folder of Hugging Face.
+        Of networks, as :class:`~fairdro.networks.runs.Job` has them; ``encoder`` names a pretrained network.
     epochs, batch_size, lr, precision : optional
         Of networks, see :class:`~fairdro.bench.network.Network`; by default the paper's.
     """
@@ -265,8 +265,8 @@ class BenchPlan:
             )
         if not self.data:
             raise InputError(f"Say with --data where the {DATASETS[dataset].kind} of {dataset} are.")
-        if (self.model == ENCODER) != (self.encoder not in ("", RESNET)):
-            raise InputError("--encoder, the name or folder of an encoder of Hugging Face, goes with --model encoder.")
+        if (self.model == ENCODER) != (self.encoder != "" and get_backbone(self.encoder).pretrained):
+            raise InputError("--encoder, the name or folder of a pretrained network, goes with --model encoder.")
         if self.model == ENCODER and self.width is not None:
             raise InputError("An encoder has no width to choose; leave it out.")
         if DATASETS[dataset].kind == "texts" and (self.model != ENCODER or self.size is not None):

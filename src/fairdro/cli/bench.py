@@ -58,8 +58,8 @@ def bench(
         str | None,
         typer.Option(
             help="'linear' (the default), 'mlp' and 'boosting', separated by commas; 'resnet18' or 'encoder' to train "
-            "networks on the images or texts in --data; with --last-layer 'resnet18' (the default) or an encoder of Hugging "
-            "Face.",
+            "networks on the images or texts in --data; with --last-layer 'resnet18' (the default), 'efficientnet-lite0' or "
+            "an encoder of Hugging Face.",
             autocompletion=options.complete("model", "network", several=True),
         ),
     ] = None,
@@ -116,13 +116,14 @@ def bench(
         Path | None, typer.Option(help="Folder made by `fairdro train`: take the last layer of its network.")
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="With --model encoder: name or folder of an encoder of Hugging Face.")
+        str | None,
+        typer.Option(help="With --model encoder: 'efficientnet-lite0', or name or folder of an encoder of Hugging Face."),
     ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
             help="Epochs of a network: the paper's by default, 70 for images and 3 for texts; with --last-layer none for "
-            "an encoder."
+            "a pretrained one."
         ),
     ] = None,
     batch_size: options.BatchSize = None,

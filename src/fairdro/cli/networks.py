@@ -37,7 +37,9 @@ def train(
     ] = "fairdro",
     model: Annotated[
         str | None,
-        typer.Option(help="'resnet18', the default for images, or an encoder of Hugging Face, by name or folder."),
+        typer.Option(
+            help="'resnet18', the default for images, 'efficientnet-lite0', or an encoder of Hugging Face by name or folder."
+        ),
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A hyperparameter of the method, e.g. rho=0.3.")] = None,
     epochs: Annotated[int | None, typer.Option(help="The paper's by default: 70, for texts 3.")] = None,

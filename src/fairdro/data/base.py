@@ -81,7 +81,9 @@ class Dataset:
         """Split into train, validation and test parts, with features scaled by the train part.
 
         80 % of a random permutation train, the rest test; seed 0 is the paper's split. A dataset with its own parts keeps
-        them.
+        them with seed 0. With others its rows change places at random, so that every part has as many of every class and
+        group as before (of soft groups, by the largest share); rows with the features of an earlier row are left out then,
+        so that no copy is in two parts.
 
         Parameters
         ----------
@@ -90,15 +92,18 @@ class Dataset:
             constant columns alone. ``paper`` has no validation part and scales a column that is constant in training by
             1e-7, as the authors' preprocessing does: a value unseen in training becomes 1e7.
         seed : int
-            Only 0 for a dataset with its own parts, whose constant columns are left alone by both protocols.
+            Only 0 for features of a network that was trained on the ``train`` part. In a dataset with its own parts constant
+            columns are left alone by both protocols.
         """
         check_protocol(protocol)
         if not isinstance(seed, int) or not 0 <= seed < 2**32:
             raise InputError(f"The seed of a split must be a whole number from 0 to 4294967295, got {seed}.")
-        if self.parts is not None and seed != 0:
-            raise InputError(f"{self.name} comes with its own parts; leave the split at 0.")
-        train, test = four_fifths(np.random.RandomState(seed).permutation(len(self)))
-        parts = {"train": train, "test": test} if self.parts is None else dict(self.parts)
+        if self.trained and seed != 0:
+            raise InputError(
+                f"The features of {self.name} are those of a network trained on its train part, which must not test or "
+                "validate it; leave the split at 0."
+            )
+        parts = self._own_parts(seed)
         if protocol == "paper":
             parts.pop("validation", None)
         elif "validation" not in parts:
@@ -113,6 +118,28 @@ class Dataset:
             return Part(features, Cells.from_labels(self.y[rows], self.groups.take(rows), n_classes=len(self.class_names)))
 
         return Split(**{name: part(rows) for name, rows in parts.items()})
+
+    def _own_parts(self, seed: int) -> dict[str, np.ndarray]:
+        """Return the rows of every part, before a validation part is left out or made."""
+        if self.parts is None:
+            train, test = four_fifths(np.random.RandomState(seed).permutation(len(self)))
+            return {"train": train, "test": test}
+        return dict(self.parts) if seed == 0 else self._shuffled(self.parts, seed)
+
+    def _shuffled(self, parts: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+        """Return parts among which the rows of every cell have changed places, without copies."""
+        part = np.full(len(self), -1)
+        for i, own in enumerate(parts.values()):
+            part[own] = i
+        rows = np.flatnonzero(part >= 0)
+        rows = rows[~pd.Series([digest(x) for x in self.X.to_numpy()[rows]]).duplicated().to_numpy()]
+        group = self.a.argmax(-1) if self.groups.soft else self.a
+        cell = self.y * (group.max() + 1) + group
+        rng = np.random.default_rng(seed)
+        shuffled = rng.permutation(rows)
+        shuffled = shuffled[cell[shuffled].argsort(kind="stable")]
+        places = part[rows[cell[rows].argsort(kind="stable")]]  # in the same order of cells
+        return {name: rng.permutation(shuffled[places == i]) for i, name in enumerate(parts)}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from typing import Any
 
 from fairdro.errors import unknown_name
+from fairdro.models.backbones import RESNET
 from fairdro.models.banks import LinearBank, MLPBank, ModelBank
+from fairdro.models.efficientnet import NAME, EfficientNetLite0
 from fairdro.models.pretrained import PretrainedClassifier
 from fairdro.models.resnet import ResNet18
 from fairdro.models.trees import Trees
@@ -11,7 +13,9 @@ from fairdro.models.trees import Trees
 __all__ = ["BANKS", "MODELS", "LinearBank", "MLPBank", "ModelBank", "get_model"]
 
 BANKS: dict[str, type[ModelBank]] = {"linear": LinearBank, "mlp": MLPBank}
-MODELS: dict[str, Any] = {**BANKS, "boosting": Trees, "resnet18": ResNet18, "NAME or FOLDER": PretrainedClassifier}
+MODELS: dict[str, Any] = {
+    **BANKS, "boosting": Trees, RESNET: ResNet18, NAME: EfficientNetLite0, "NAME or FOLDER": PretrainedClassifier,
+}  # fmt: skip
 """All there are: for tables, for images, and encoders of Hugging Face by name or folder."""
 
 

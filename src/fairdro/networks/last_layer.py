@@ -8,8 +8,8 @@ from fairdro._utils.files import make_folder
 from fairdro._utils.hashing import digest
 from fairdro.data.features import save_features
 from fairdro.methods import Scratch
+from fairdro.networks.onnx import faster
 from fairdro.networks.runs import Job, Stage, load_examples, quiet
-from fairdro.training.engines import RESNET
 from fairdro.training.inputs import features_of, some_of
 from fairdro.training.network import train_network
 
@@ -24,13 +24,14 @@ def last_layer(
     Parameters
     ----------
     job : Job
-        A pretrained encoder is taken as it is unless ``epochs`` is given; ResNet-18 is trained plainly first.
+        A pretrained network is taken as it is unless ``epochs`` is given; others are trained plainly first.
     network : nn.Module, optional
         One that is trained already, on the training part, with a method ``features(x)``, to take instead.
     epochs : int, optional
         By default the paper's.
     """
-    recipe = job.recipe(epochs=epochs) if network is None and (job.model == RESNET or epochs is not None) else None
+    to_train = network is None and (epochs is not None or not job.backbone.pretrained)
+    recipe = job.recipe(epochs=epochs) if to_train else None
     trained = recipe is not None or network is not None
     with stage(f"reading {job.dataset}") as on_step:
         examples = load_examples(job, on_step)
@@ -46,6 +47,7 @@ def last_layer(
         checkpoint = path.with_suffix(".checkpoint")
         with stage("training the network") as on_step:
             train_network(network, inputs, cells, Scratch(), recipe, seed=job.seed, checkpoint=checkpoint, on_step=on_step)
+    network = faster(network, examples.inputs)
     with stage("taking the features") as on_step:
         features = features_of(network, examples.inputs, on_step=on_step).numpy()
     save_features(path, features, examples, trained=trained)

@@ -23,10 +23,8 @@ from fairdro.data.images import ImageInputs
 from fairdro.errors import InputError, unknown_name
 from fairdro.methods import Method
 from fairdro.metrics import METRICS, Confusion, confusion_counts
-from fairdro.models.pretrained import PretrainedClassifier, channel_scale
-from fairdro.models.resnet import ResNet18
+from fairdro.models.backbones import RESNET, Backbone, get_backbone
 from fairdro.networks.head import NetworkHead, fit_network_head
-from fairdro.training.engines import RESNET
 from fairdro.training.inputs import logits_of
 from fairdro.training.network import Recipe, TrainedNetwork, train_network
 from fairdro.training.processes import rank
@@ -35,7 +33,6 @@ Stage = Callable[[str], AbstractContextManager[OnStep | None]]
 """Makes a context for a named stage of the work, and says whom to tell its steps."""
 
 WIDTH = 64
-SMALL_IMAGES = 32  # pixels up to which ResNet-18 reduces them more slowly
 WEIGHTS, RESULT = "network.safetensors", "result.json"
 
 
@@ -53,7 +50,8 @@ class Job:
     dataset, data, size, soft
         As :func:`~fairdro.data.load_dataset` takes them.
     model : str
-        ``resnet18``, which starts from nothing, for images; or the name or folder of an encoder of Hugging Face.
+        For images ``resnet18``, which starts from nothing, or ``efficientnet-lite0``, pretrained on ImageNet; or the name or
+        folder of an encoder of Hugging Face.
     width : int
         Of ResNet-18: channels of its first layer.
     protocol : {"validated", "paper"}
@@ -75,10 +73,10 @@ class Job:
     def __post_init__(self) -> None:
         if self.dataset not in names("images", "texts"):
             raise unknown_name("dataset of images or texts", self.dataset, names("images", "texts"))
-        if self.entry.kind == "texts" and self.model == RESNET:
+        if self.entry.kind == "texts" and not self.backbone.texts:
             raise InputError(f"{self.dataset} holds texts: name an encoder of Hugging Face, or its folder, as the model.")
         check_protocol(self.protocol)
-        if self.width != WIDTH and self.model != RESNET:
+        if self.width != WIDTH and self.backbone.pretrained:
             raise InputError(f"Only {RESNET} has a width to choose; leave it out for {self.model}.")
         if self.soft and "soft" not in self.entry.options:
             hint = "; for columns of shares call fairdro.data.texts.load_text_table" if self.entry.kind == "texts" else ""
@@ -90,6 +88,11 @@ class Job:
         return DATASETS[self.dataset]
 
     @property
+    def backbone(self) -> Backbone:
+        """What the model is."""
+        return get_backbone(self.model)
+
+    @property
     def name(self) -> str:
         """A name for files."""
         parts = [self.dataset, Path(self.model).name, f"width{self.width}" if self.width != WIDTH else ""]
@@ -97,11 +100,9 @@ class Job:
         return "-".join(part for part in parts if part)
 
     def network(self, n_classes: int) -> nn.Module:
-        """Return an untrained network, or a pretrained encoder with a fresh head."""
+        """Return an untrained network, or a pretrained one with a fresh head."""
         torch.manual_seed(number(self.seed, "network"))
-        if self.model == RESNET:
-            return ResNet18(n_classes, width=self.width, small=self.size <= SMALL_IMAGES)
-        return PretrainedClassifier.from_pretrained(self.model, n_classes)
+        return self.backbone.make(n_classes, self.size, self.width)
 
     def recipe(self, **changes: Any) -> Recipe:
         """Return the paper's settings, with changes; those that are None are left out."""
@@ -112,7 +113,7 @@ class Job:
 
 def load_examples(job: Job, on_step: OnStep | None = None) -> Examples:
     """Load the data of a job."""
-    scale = channel_scale(job.model) if job.entry.kind == "images" and job.model != RESNET else None
+    scale = job.backbone.scale() if job.entry.kind == "images" else None
     given = {"encoder": job.model, "soft": job.soft, "size": job.size, "protocol": job.protocol, "on_step": on_step}
     options = {key: value for key, value in given.items() if key in job.entry.options}
     examples = load_dataset(job.dataset, data=job.data, **options)

@@ -13,6 +13,7 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError, unknown_name
 from fairdro.methods import Method, Task
 from fairdro.models import BANKS
+from fairdro.models.backbones import RESNET
 from fairdro.models.trees import TreeSettings
 from fairdro.training.fullbatch import Errors, fullbatch_refusal, train_fullbatch
 from fairdro.training.head import head_refusal
@@ -27,7 +28,7 @@ EPOCHS, BATCH_SIZE, RATE = 70, 128, 1e-3  # the paper's
 FEWEST_BATCHES = 300  # a small table is gone through more often
 FEWEST_STEPS = 1500  # of the paper's rate; with fewer batches, steps are larger
 
-RESNET, ENCODER = "resnet18", "encoder"
+ENCODER = "encoder"  # any that is pretrained
 NETWORK, NETWORK_HEAD = "network", "network+head"
 
 HeldOut = tuple[Tensor, Cells]
