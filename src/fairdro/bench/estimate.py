@@ -13,7 +13,7 @@ from fairdro.bench.network import Network
 from fairdro.bench.plan import Bank, BenchPlan, known_dataset
 from fairdro.bench.store import MOMENTS, Store
 from fairdro.data.examples import Subset
-from fairdro.training.engines import EPOCHS
+from fairdro.training.engines import EPOCHS, MINIBATCH
 from fairdro.training.inputs import logits_of
 from fairdro.training.network import train_network
 from fairdro.training.threads import torch_threads
@@ -96,7 +96,9 @@ def _table_seconds(bank: Bank) -> float:
     """Time a few steps of an engine that counts them, or a whole training on a sample."""
     seen = known_dataset(bank.dataset).split(bank.protocol, seed=bank.split).train
     n, engine = len(seen.cells), bank.engine
-    steps, all_steps = (STEPS, MOST_STEPS) if engine.converges else (1, EPOCHS) if bank.solver == "minibatch" else (None, 1)
+    steps, all_steps = (
+        (STEPS, MOST_STEPS) if engine.converges else (1, bank.epochs or EPOCHS) if bank.solver == MINIBATCH else (None, 1)
+    )
     rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: SAMPLE if steps is None else n]
     start = time.perf_counter()
     engine.train(seen.X[rows], seen.cells.take(rows), bank.method, seeds=bank.seeds, steps=steps)

@@ -25,6 +25,7 @@ from fairdro.networks.runs import Job
 from fairdro.training.engines import (
     ENCODER,
     ENGINES,
+    MINIBATCH,
     NETWORK,
     Engine,
     engines_for,
@@ -53,7 +54,8 @@ class Bank:
     """One method over its grid and its seeds, on one split of one dataset: what is trained together.
 
     ``objective`` is that of the bench it belongs to. ``fair_classes`` are the names of the classes that gaps are about,
-    where these are not all. A bank with a ``network`` has one point and one seed.
+    where these are not all. A bank with a ``network`` has one point and one seed. ``epochs`` are those of the mini-batch
+    solver, where they are not the paper's.
     """
 
     dataset: str
@@ -65,6 +67,7 @@ class Bank:
     split: int = 0
     objective: str = "balanced"
     fair_classes: tuple[str, ...] = ()
+    epochs: int | None = None
     network: Network | None = None
 
     def __str__(self) -> str:
@@ -77,10 +80,11 @@ class Bank:
 
     def spec(self) -> dict[str, Any]:
         """Return the bank as plain data, from which :meth:`from_spec` makes it again."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "network"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"network", "epochs"}}
         hyperparameters = {f.name: getattr(self.method, f.name) for f in fields(self.method)}
         network = {} if self.network is None else {"network": self.network.spec()}
-        return {**values, "method": self.method.name, "hyperparameters": hyperparameters, **network}
+        epochs = {} if self.epochs is None else {"epochs": self.epochs}
+        return {**values, "method": self.method.name, "hyperparameters": hyperparameters, **network, **epochs}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Bank:
@@ -94,7 +98,8 @@ class Bank:
     @property
     def bench(self) -> dict[str, Any]:
         """What it shares with the banks that it is compared with."""
-        told = {"fair_classes": ", ".join(self.fair_classes) or ALL, "network": str(self.network or NO_NETWORK)}
+        epochs = NO_NETWORK if self.epochs is None else f"{self.epochs} epochs"
+        told = {"fair_classes": ", ".join(self.fair_classes) or ALL, "network": str(self.network or epochs)}
         return {name: getattr(self, name) for name in BENCH} | told
 
     def fair_codes(self, class_names: list[str]) -> tuple[int, ...] | None:
@@ -178,7 +183,7 @@ class BenchPlan:
     data, encoder, size, width, soft : optional
         Of networks, as :class:`~fairdro.networks.runs.Job` has them; ``encoder`` names a pretrained network.
     epochs, batch_size, lr, precision : optional
-        Of networks, see :class:`~fairdro.bench.network.Network`; by default the paper's.
+        Of networks, see :class:`~fairdro.bench.network.Network`; by default the paper's. Mini-batches have epochs too.
     """
 
     datasets: list[str] = field(default_factory=lambda: names("table"))
@@ -252,8 +257,7 @@ class BenchPlan:
             if networks:
                 told, model = ", ".join(sorted(networks)), " or ".join(models_for_networks())
                 raise InputError(f"{told}: images and texts need a network, --model {model} and --data, or --last-layer.")
-            if given := [name for name in OF_NETWORKS if getattr(self, name) not in (None, "", False)]:
-                raise InputError(f"{', '.join(given)}: only for networks, on images and texts.")
+            self._check_table()
             return
         (dataset, *others) = self.datasets
         if not networks:
@@ -283,6 +287,16 @@ class BenchPlan:
                 "A head is fitted to a validation part, which the paper's protocol does not have; leave it out."
             )
         self._recipe  # noqa: B018 - refused where it cannot be
+
+    def _check_table(self) -> None:
+        """Refuse settings of networks where there are none; the mini-batch solver has epochs as well."""
+        given = [name for name in OF_NETWORKS if getattr(self, name) not in (None, "", False)]
+        if any(engine.solver == MINIBATCH for engine in self.engines):
+            given = [name for name in given if name != "epochs"]
+        if given:
+            raise InputError(f"{', '.join(given)}: only for networks, on images and texts.")
+        if self.epochs is not None and self.epochs < 1:
+            raise InputError(f"epochs must be a positive whole number, got {self.epochs}.")
 
     @property
     def _job(self) -> Job:
@@ -404,4 +418,5 @@ class BenchPlan:
         seeds = tuple(range(self.seeds)) if engine.seeded else (0,)
         method = kind.grid(self.grid[kind.name], **fixed) if kind.name in self.grid else kind.sweep(points, **fixed)
         fair, solver = tuple(self.fair_classes), engine.solver
-        return Bank(dataset, method, self.model, solver, seeds, self.protocol, self.split, self.objective, fair)
+        epochs = self.epochs if solver == MINIBATCH else None
+        return Bank(dataset, method, self.model, solver, seeds, self.protocol, self.split, self.objective, fair, epochs)

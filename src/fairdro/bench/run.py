@@ -157,7 +157,9 @@ def run_bank(bank: Bank, on_step: OnStep | None = None) -> Outcome:
     held_out = (held.X, held.cells) if held is not None and dataset.trained and bank.engine.fitted_held_out else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # diverged models are marked in the results
-        trained = bank.engine.train(seen.X, seen.cells, bank.method, seeds=bank.seeds, held_out=held_out, on_step=on_step)
+        trained = bank.engine.train(
+            seen.X, seen.cells, bank.method, seeds=bank.seeds, steps=bank.epochs, held_out=held_out, on_step=on_step
+        )
     parts = {"test": split.test, "validation": held, "train": seen}
     confusion = {name: confusion_counts(trained.predict(p.X), p.cells) for name, p in parts.items() if p is not None}
     if trained.held_out is not None:

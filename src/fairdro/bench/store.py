@@ -188,7 +188,7 @@ class Outcome:
             if about.pop("checksum") != _checksum(tensors, about):
                 raise ValueError("its checksum is wrong")  # noqa: TRY301 - one sentence for every kind of damage
             told: dict[str, Any] = checked(TOLD, {key: json.loads(value) for key, value in about.items() if key != "format"})
-            spec = checked(SPEC, told["bank"], optional={"network": dict[str, Any]})
+            spec = checked(SPEC, told["bank"], optional={"network": dict[str, Any], "epochs": Whole})
             if "network" in spec:
                 checked(NETWORK, spec["network"])
             told["bank"] = bank = Bank.from_spec(spec)

@@ -29,7 +29,7 @@ FEWEST_BATCHES = 300  # a small table is gone through more often
 FEWEST_STEPS = 1500  # of the paper's rate; with fewer batches, steps are larger
 
 ENCODER = "encoder"  # any that is pretrained
-NETWORK, NETWORK_HEAD = "network", "network+head"
+MINIBATCH, NETWORK, NETWORK_HEAD = "minibatch", "network", "network+head"
 
 HeldOut = tuple[Tensor, Cells]
 
@@ -141,7 +141,7 @@ def _minibatch(model: str) -> Engine:
         )
 
     hidden = BANKS[model].hidden
-    return Engine(model, "minibatch", train, hidden=hidden, stepwise=False, seeded=True, parallel=False, cost=30)
+    return Engine(model, MINIBATCH, train, hidden=hidden, stepwise=False, seeded=True, parallel=False, cost=30)
 
 
 def _tree_settings(seeds: Sequence[int]) -> TreeSettings:
