@@ -101,6 +101,17 @@ def test_a_controller_that_was_saved_and_loaded_goes_on_as_if_nothing_had_been(n
     assert second.history.weights.equal(whole.history.weights[3:])
 
 
+def test_models_that_do_not_move_stay_as_they_are():
+    method, moving = METHODS["fairdro"](rho=(1.0, 2.0, 3.0)), torch.tensor([[True, False, True]])
+    free, held = (Controller(method, Task(torch.ones(2, 2, dtype=torch.float64), (1, 3)), 4) for _ in range(2))
+    before, means = held.weights, random_means(torch.Generator(), 3)
+    assert free.update(means, damping=0.5)
+    assert held.update(means, damping=0.5, moving=moving)
+    assert not free.weights[0, 1].equal(before[0, 1])
+    assert held.weights[0, 1].equal(before[0, 1])
+    assert held.weights[moving].equal(free.weights[moving])
+
+
 def test_rounds_and_steps_are_counted_and_told():
     method, told = METHODS["lbc"](eta=1.0, rounds=3), []
     task = Task(torch.ones(2, 2, dtype=torch.float64), (1, 1))

@@ -16,9 +16,10 @@ from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import METHODS, FairDRO
 from fairdro.metrics import METRICS, confusion_counts, dca
-from fairdro.training.head import _Blocks, _relative, class_scores, fit_thresholds
+from fairdro.training.head import _Blocks, _relative, class_scores, fit_heads, predict_heads
 from fairdro.training.head import fit_head as fit_weights
 from fairdro.training.linear_head import train_linear_head
+from fairdro.training.thresholds import fit_thresholds
 from fairdro.training.trained import most_likely
 from fairdro.uncertainty import ChiSquareBall
 from problems import biased_problem
@@ -66,10 +67,13 @@ def test_two_groups_against_a_search_over_both_weights(seed):
 
 
 @pytest.mark.parametrize(
-    ("n_classes", "n_groups", "soft", "weighted"), [(2, 2, False, False), (3, 4, False, True), (3, 2, True, False)]
+    ("n_classes", "n_groups", "soft", "weighted"),
+    [(2, 2, False, False), (3, 4, False, False), (3, 4, False, True), (3, 2, True, False)],
 )
-def test_errors_in_blocks_are_those_of_the_predictions(n_classes, n_groups, soft, weighted, monkeypatch):
+@pytest.mark.parametrize("small_cell", [0, 2048])
+def test_errors_in_blocks_are_those_of_the_predictions(n_classes, n_groups, soft, weighted, small_cell, monkeypatch):
     monkeypatch.setattr("fairdro.training.head.ROWS_PER_BLOCK", 100)
+    monkeypatch.setattr("fairdro.training.head.SMALL_CELL", small_cell)
     probabilities, _, _, cells = binned(n_classes=n_classes, n_groups=n_groups, n=900)
     shares = torch.nn.functional.one_hot(cells.groups, n_groups) * 0.8 + 0.2 / n_groups if soft else cells.groups
     weight = torch.rand(900) + 0.5 if weighted else None
@@ -80,7 +84,17 @@ def test_errors_in_blocks_are_those_of_the_predictions(n_classes, n_groups, soft
     torch.testing.assert_close(found.float(), cells.means(wrong), atol=2e-3, rtol=0)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if kind.weighs_cells() and name != "fairbatch"])
+def test_of_classes_that_tie_the_first_is_predicted():
+    cells = Cells(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 0, 0, 1]), n_classes=3, n_groups=2)
+    errors = _Blocks(torch.ones(4, 3, 2), cells).errors(torch.ones(1, 3, 2, dtype=torch.float64))
+    expected = torch.tensor([[[0, torch.nan], [1, torch.nan], [1, 1]]], dtype=torch.float64)
+    torch.testing.assert_close(errors, expected, equal_nan=True)
+
+
+HEADED = [name for name, kind in METHODS.items() if kind.weighs_cells() and name != "fairbatch"]
+
+
+@pytest.mark.parametrize("name", HEADED)
 def test_any_method_that_weighs_cells_has_a_head(name):
     probabilities, _, _, cells = binned(n=2000)
     with warnings.catch_warnings():
@@ -88,6 +102,38 @@ def test_any_method_that_weighs_cells_has_a_head(name):
         head = fit_weights(probabilities, cells, METHODS[name]())
     assert head.weights.isfinite().all()
     assert head.predict(probabilities).shape == (1, 1, 2000)
+
+
+@pytest.mark.filterwarnings("ignore:.*have not converged")
+@pytest.mark.parametrize("name", [*HEADED, "standard"])
+def test_heads_side_by_side_are_those_fitted_one_by_one(name, monkeypatch):
+    monkeypatch.setattr("fairdro.training.head.MOST_STEPS", 600)
+    if name == "standard":  # begins with the shares of the rows
+        method = FairDRO(rho=(0.0, 0.5, 2.0, 20.0, 100.0), softness=0.02, objective="standard", class_weight=(1, 2, 1))
+    else:
+        method = METHODS[name].sweep(5, **METHODS[name].stepwise)
+    probabilities, _, _, cells = binned(n=900, n_classes=3, n_groups=3, bins=60)
+    probabilities = 0.7 * probabilities + 0.3 / 9
+    rows = [torch.arange(900), torch.arange(0, 900, 3), torch.arange(500)]
+    parts = [(probabilities[some.numpy()], cells.take(some)) for some in rows]
+    for together, (p, own) in zip(fit_heads(parts, method), parts, strict=True):
+        alone = fit_weights(p, own, method)
+        torch.testing.assert_close(together.weights, alone.weights)
+        torch.testing.assert_close(together.share, alone.share)
+        np.testing.assert_allclose(together.temperatures, alone.temperatures)
+        assert together.converged.equal(alone.converged)
+
+
+def test_heads_of_folds_are_the_same_where_rows_are_many(monkeypatch):
+    probabilities, _, _, cells = binned(n=600, bins=100)
+    fold, method = np.arange(600) % 3, FairDRO(rho=(0.0, 2.0), softness=0.02)
+    together = predict_heads(probabilities, cells, method, fold)
+    monkeypatch.setattr("fairdro.training.head.ROWS_TOGETHER", 0)
+    assert predict_heads(probabilities, cells, method, fold).equal(together)
+    for i in range(3):
+        others, own = np.flatnonzero(fold != i), np.flatnonzero(fold == i)
+        head = fit_weights(probabilities[others], cells.take(torch.from_numpy(others)), method)
+        assert head.predict(probabilities[own])[0].equal(together[:, own].long())
 
 
 def test_a_head_that_has_not_converged_says_so(monkeypatch):

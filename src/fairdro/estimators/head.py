@@ -30,8 +30,8 @@ from fairdro.metrics import confusion_counts
 from fairdro.selection import AsAsked, Rule, plain_radius, points_of
 from fairdro.training.calibration import calibrated, fit_class_scaling, logarithms, scale
 from fairdro.training.folds import fold_numbers, stratified_folds
-from fairdro.training.head import Head, OutOfFold, class_scores, fit_thresholds, predict_heads
-from fairdro.training.head import fit_head as fit_weights
+from fairdro.training.head import Head, OutOfFold, class_scores, fit_heads, predict_heads
+from fairdro.training.thresholds import fit_thresholds
 
 HEAD_FORMAT = 2
 FILLED = 10  # radii more, where those of the grid leave holes in the frontier
@@ -85,7 +85,7 @@ class HeadMixin(FrontierMixin):
             radii, order = np.unique(np.concatenate([radii, between]), return_index=True)
             predictions = torch.cat([predictions, further])[torch.from_numpy(order)]
         self._choose(rows.judge(predictions, plain_radius(radii)), radii)
-        head = self._fit_all(rows.probabilities, rows.cells, self._sweep(radii))
+        head = self._fit_all([(rows.probabilities, rows.cells)], self._sweep(radii))[0]
         self.frontier_["converged"] = head.converged[0].numpy()
         self.frontier_weights_, self.share_ = head.weights[0].numpy(), head.share.numpy()
         self.temperatures_ = head.temperatures
@@ -94,9 +94,11 @@ class HeadMixin(FrontierMixin):
         logs = logarithms(held_out.probabilities[predicted].sum(-1))
         self.calibration_ = fit_class_scaling(logs, cells.take(torch.from_numpy(predicted)))
 
-    def _fit_all(self, probabilities: np.ndarray, cells: Cells, method: FairDRO) -> Head:
-        """Fit heads of all radii."""
-        return (fit_weights if self.infer_groups else fit_thresholds)(probabilities, cells, method)
+    def _fit_all(self, parts: Sequence[tuple[np.ndarray, Cells]], method: FairDRO) -> list[Head]:
+        """Fit heads of all radii to each of several sets of rows."""
+        if self.infer_groups:
+            return fit_heads(parts, method)
+        return [fit_thresholds(probabilities, cells, method) for probabilities, cells in parts]
 
     def _sweep(self, radii: np.ndarray) -> FairDRO:
         """Return FairDRO over all radii."""

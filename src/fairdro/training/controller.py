@@ -121,10 +121,11 @@ class Controller(nn.Module):
             if self.on_step is not None:
                 self.on_step(self.round * self.steps_per_round + step + 1, self.method.rounds * self.steps_per_round)
 
-    def update(self, means: CellMeans, *, damping: float = 1.0) -> bool:
+    def update(self, means: CellMeans, *, damping: float = 1.0, moving: Tensor | None = None) -> bool:
         """Let the method respond to the cells' errors, and note both; return whether it moved.
 
-        With ``damping``, go only this part of the way to the method's new state.
+        With ``damping``, go only this part of the way to the method's new state; models of the bank that are not ``moving``
+        stay as they are.
         """
         state = self._state_on_cpu
         self.means = means
@@ -136,6 +137,11 @@ class Controller(nn.Module):
             return False
         if damping != 1:
             moved = {k: state[k].lerp(new, damping) if new.is_floating_point() else new for k, new in moved.items()}
+        if moving is not None and not bool(moving.all()):
+            moved = {
+                k: torch.where(moving.view(*moving.shape, *[1] * (new.dim() - moving.dim())), new, state[k])
+                for k, new in moved.items()
+            }
         self.state = moved
         return True
 

@@ -13,8 +13,8 @@ LinearPost (Xian and Zhao, 2024) reaches the same family of classifiers by a lin
 
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,10 +23,10 @@ from torch import Tensor
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
-from fairdro.methods import CellMeans, FairDRO, Method, Task
+from fairdro.methods import CellMeans, Method, Task
 from fairdro.metrics import confusion_counts
-from fairdro.training.calibration import calibrated, fit_temperatures, some_rows
-from fairdro.training.controller import Controller, History
+from fairdro.training.calibration import calibrated, fit_temperatures
+from fairdro.training.controller import Controller
 from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.threads import torch_threads
 from fairdro.training.trained import Trained, check_two_classes, most_likely
@@ -35,8 +35,8 @@ DAMPING = 0.3
 STEPS, MOST_STEPS = 150, 2400
 TOLERANCE = 1e-3  # of the robust error
 ROWS_PER_BLOCK = 8192
-THRESHOLDS = 2000  # tried for a class
-SWEEPS = 20
+SMALL_CELL = 2048  # rows; smaller cells of a class are judged in one go
+ROWS_TOGETHER = 20_000  # up to so many, the heads of all folds are fitted side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,38 +81,40 @@ def head_refusal(method: Method) -> str | None:
 
 
 class _Blocks:
-    """Rows of one cell, or of one class where groups are soft, in pieces that fit the cache; the errors of heads on them."""
+    """Rows of one class, or of one cell where cells are large, in pieces that fit the cache; the errors of heads on them."""
 
     def __init__(self, relative: Tensor, cells: Cells) -> None:
         self.counts, self.blocks = cells.counts, []
-        for of_stratum in cells.strata.values():
+        n_classes, by_class = cells.n_classes, cells.soft or cells.sample_weight is not None
+        by_class = by_class or len(cells) < SMALL_CELL * cells.counts.numel()
+        self.own = torch.arange(n_classes)[:, None].expand(-1, n_classes - 1)
+        self.rivals = torch.tensor([[k for k in range(n_classes) if k != own] for own in range(n_classes)])
+        tiny = torch.finfo(torch.float32).tiny
+        self.needed = torch.where(self.rivals < self.own, tiny, 0.0)[:, :, None, None]  # ties go to the lower class
+        for of_stratum in (cells.ungrouped if by_class else cells).strata.values():
+            own = int(cells.y[of_stratum[0]])
             for rows in of_stratum.split(ROWS_PER_BLOCK):
-                part, own = cells.take(rows), int(cells.y[rows[0]])
+                part = cells.take(rows)
                 share = part.membership if part.sample_weight is None else part.membership * part.sample_weight[:, None]
-                by_class = relative[rows].permute(1, 2, 0)
-                margins = [
-                    (k, torch.cat([by_class[own], -by_class[k]])) for k in range(cells.n_classes) if k != own
-                ]  # times weights, by how much the own class leads
-                group = None if cells.soft or part.sample_weight is not None else int(part.groups[0])
-                self.blocks.append((own, margins, group, share.float()))
+                scores = relative[rows].permute(1, 2, 0)
+                margin = torch.cat([scores[self.own[own]], -scores[self.rivals[own]]], dim=1)
+                group = None if by_class else int(part.groups[0])
+                self.blocks.append((own, margin, group, share.float().T.contiguous().T))
 
     def errors(self, weights: Tensor) -> Tensor:
         """Return the mean error of every cell ``(P, Y, A)`` under weights ``(P, Y, A)``; NaN for an empty one."""
-        weights = weights.float()
-        total = torch.zeros(len(weights), *self.counts.shape)
-        for own, margins, group, share in self.blocks:
-            lost = None
-            for k, margin in margins:
-                lead = torch.cat([weights[:, own], weights[:, k]], dim=1) @ margin
-                behind = (torch.le if k < own else torch.lt)(lead, 0, out=lead)  # ties go to the lower class
-                lost = behind if lost is None else torch.maximum(lost, behind, out=lost)
-            if lost is None:
-                continue
+        by_class = weights.float().transpose(0, 1)
+        pairs = torch.cat([by_class[self.own], by_class[self.rivals]], dim=-1)
+        total = torch.zeros_like(by_class)
+        for own, margin, group, share in self.blocks:
+            lead = torch.bmm(pairs[own], margin)  # of the own class over every other
+            behind = torch.lt(lead, self.needed[own], out=lead)
+            lost = behind[0] if len(behind) == 1 else behind.amax(0)
             if group is None:
-                total[:, own] += lost @ share
+                total[own].addmm_(lost, share)
             else:
-                total[:, own, group] += lost.sum(1)
-        return total.double() / self.counts.where(self.counts > 0, torch.nan)
+                total[own, :, group] += lost.sum(1)
+        return total.transpose(0, 1).double() / self.counts.where(self.counts > 0, torch.nan)
 
 
 def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
@@ -135,41 +137,69 @@ def fit_head(probabilities: np.ndarray, cells: Cells, method: Method) -> Head:
     RuntimeWarning
         If a point has not converged.
     """
+    return fit_heads([(probabilities, cells)], method)[0]
+
+
+def fit_heads(parts: Sequence[tuple[np.ndarray, Cells]], method: Method) -> list[Head]:
+    """Fit a head to each of several sets of rows, side by side; each is as :func:`fit_head` fits it.
+
+    Where there are several, their histories are not kept.
+    """
     if (refusal := head_refusal(method)) is not None:
         raise InputError(refusal)
+    start = time.perf_counter()
+    with torch_threads(1):
+        prepared = [_prepare(probabilities, cells) for probabilities, cells in parts]
+        begun = [method.begin(task) for task in (Task(one.share, (1, method.points), hidden=False) for one in prepared)]
+        controller = Controller(method, Task(prepared[0].share, (len(parts), method.points), hidden=False), STEPS)
+        controller.state = {key: torch.cat([state[key] for state in begun]) for key in begun[0]}
+        controller.records = len(parts) == 1
+        for _ in controller.rounds():
+            converged = _converge(controller, [one.blocks for one in prepared])
+    for number in (~converged).sum(1).tolist():
+        if number > 0:
+            warnings.warn(
+                f"{number} of {method.points} heads have not converged: a class and group has too few rows, or the "
+                "probabilities say too little. Use smaller radii.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+    seconds, sound = time.perf_counter() - start, torch.zeros(1, method.points, dtype=torch.bool)
+    return [
+        Head(
+            weights=controller.weights[i : i + 1],
+            history=controller.history,
+            share=one.share,
+            converged=converged[i : i + 1],
+            temperatures=one.temperatures,
+            diverged=sound,
+            seconds=seconds,
+        )
+        for i, one in enumerate(prepared)
+    ]
+
+
+class _Prepared(NamedTuple):
+    """What the head of some rows begins with."""
+
+    temperatures: np.ndarray
+    share: Tensor
+    blocks: _Blocks
+
+
+def _prepare(probabilities: np.ndarray, cells: Cells) -> _Prepared:
+    """Calibrate the probabilities of rows, and lay them out."""
     check_two_classes(cells.counts)
     if len(probabilities) != len(cells):
         raise InputError(f"There are probabilities of {len(probabilities)} rows, but {len(cells)} labels.")
-    start = time.perf_counter()
-    with torch_threads(1):
-        temperatures = fit_temperatures(probabilities, cells)
-        probabilities = calibrated(probabilities, temperatures)
+    temperatures = fit_temperatures(probabilities, cells)
+    probabilities = calibrated(probabilities, temperatures)
     share = torch.from_numpy(np.average(probabilities, axis=0, weights=cells.sample_weight)).where(cells.counts > 0, 0)
-    controller = Controller(method, Task(share, (1, method.points), hidden=False), STEPS)
-    with torch_threads(1):
-        blocks = _Blocks(_relative(probabilities, share), cells)
-        for _ in controller.rounds():
-            converged = _converge(controller, blocks)
-    if (number := int((~converged).sum())) > 0:
-        warnings.warn(
-            f"{number} of {method.points} heads have not converged: a class and group has too few rows, or the "
-            "probabilities say too little. Use smaller radii.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    seconds, sound = time.perf_counter() - start, torch.zeros(1, method.points, dtype=torch.bool)
-    return Head(
-        share=share,
-        converged=converged,
-        temperatures=temperatures,
-        diverged=sound,
-        seconds=seconds,
-        **controller.results(),
-    )
+    return _Prepared(temperatures, share, _Blocks(_relative(probabilities, share), cells))
 
 
-def _converge(controller: Controller, blocks: _Blocks) -> Tensor:
-    """Respond until no point drifts any more; return which have converged ``(1, P)``.
+def _converge(controller: Controller, blocks: list[_Blocks]) -> Tensor:
+    """Respond until no point drifts any more; return which have converged ``(F, P)``, for F sets of rows.
 
     Errors of finitely many rows jump, and at a jump responses alternate for ever around the weights that settle there. So
     what counts is their mean over the second half of the steps: the drift of the weights, by what it gains in error. A point
@@ -179,28 +209,23 @@ def _converge(controller: Controller, blocks: _Blocks) -> Tensor:
     error = torch.empty_like(controller.weights)
     while True:
         controller.restart(steps)
-        points = moving[0].nonzero()[:, 0]
+        points = [(i, of_part.nonzero()[:, 0]) for i, of_part in enumerate(moving) if of_part.any()]
         for step in controller.steps():
-            error[0, points] = blocks.errors(controller.weights[0, points])
-            before = controller.state
-            if not controller.update(CellMeans(error), damping=DAMPING * (1 - step / steps)):
+            weights = controller.weights
+            if step in (0, steps - steps // 2):
+                before, total = weights, torch.zeros_like(error)
+            for i, some in points:
+                error[i, some] = blocks[i].errors(weights[i, some])
+            total += error
+            if not controller.update(CellMeans(error), damping=DAMPING * (1 - step / steps), moving=moving):
                 return torch.ones_like(moving)  # it responds between rounds, or never
-            if len(points) < moving.numel():
-                controller.state = {key: _where(moving, new, before[key]) for key, new in controller.state.items()}
-        half = controller.seen[-(steps // 2) :]
         pace = DAMPING * steps / 24  # the sum of damping times smoothing over these steps, each 1 - t / T
-        drift = (controller.weights - half[0][0]) / pace
-        mean = 1 - torch.stack([accuracy for _, accuracy in half]).mean(0)
+        drift, mean = (controller.weights - before) / pace, total / (steps // 2)
         converged = (drift * mean).nansum((-1, -2)).abs() / mean.shape[-2] <= TOLERANCE
         moving = ~converged
         steps *= 2
         if bool(converged.all()) or steps > MOST_STEPS:
             return converged
-
-
-def _where(moving: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """Return the new state of points that move ``(1, P)``, and the old one of others."""
-    return torch.where(moving.view(*moving.shape, *[1] * (new.dim() - 2)), new, old)
 
 
 class Shape(NamedTuple):
@@ -289,7 +314,7 @@ def predict_heads(
     cells: Cells,
     method: Method,
     fold: np.ndarray,
-    fit: Callable[[np.ndarray, Cells, Any], Head] = fit_head,
+    fit: Callable[[Sequence[tuple[np.ndarray, Cells]], Any], list[Head]] = fit_heads,
 ) -> Tensor:
     """Return the class codes of rows by heads that were not fitted to them, by point ``(P, N)``.
 
@@ -302,14 +327,17 @@ def predict_heads(
     fold : ndarray of int, shape (N,)
         The head of a fold is fitted to all others. Where there is one fold only, heads are fitted to every second row of it.
     fit : callable
-        :func:`fit_head`, or for FairDRO :func:`fit_thresholds`.
+        :func:`fit_heads`, or what returns heads that infer no group.
     """
     part = np.arange(len(fold)) % 2 if len(np.unique(fold)) == 1 else fold
     predictions = torch.empty(method.points, len(fold), dtype=torch.int16)
-    for i in np.unique(part):
-        fitted, judged = np.flatnonzero(part != i), np.flatnonzero(part == i)
-        head = fit(probabilities[fitted], cells.take(torch.from_numpy(fitted)), method)
-        predictions[:, torch.from_numpy(judged)] = head.predict(probabilities[judged])[0].short()
+    numbers = np.unique(part)
+    for some in [numbers] if len(fold) <= ROWS_TOGETHER else np.split(numbers, len(numbers)):
+        fitted = [np.flatnonzero(part != i) for i in some]
+        heads = fit([(probabilities[rows], cells.take(torch.from_numpy(rows))) for rows in fitted], method)
+        for i, head in zip(some, heads, strict=True):
+            judged = np.flatnonzero(part == i)
+            predictions[:, torch.from_numpy(judged)] = head.predict(probabilities[judged])[0].short()
     return predictions
 
 
@@ -318,72 +346,3 @@ def fit_held_out(probabilities: np.ndarray, cells: Cells, method: Method, *, see
     fold = fold_numbers(stratified_folds(cells, seed=seed), len(cells))
     counts = confusion_counts(predict_heads(probabilities, cells, method, fold), cells)
     return fit_head(probabilities, cells, method), counts
-
-
-def fit_thresholds(probabilities: np.ndarray, cells: Cells, method: FairDRO) -> Head:
-    r"""Fit a head that reads the probabilities of the classes alone, and infers no group.
-
-    It predicts the class with the largest :math:`u_y\, p(y \mid x)`; the multipliers :math:`u` are those with the smallest
-    robust error :math:`\frac{1}{|Y|} \sum_y \max_{q \in Q_\rho} \sum_a q_a e_{y,a}` (plus what the standard objective
-    adds), searched for one class after the other until none gains.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (N, Y, 1)
-        Of the classes, by a model that was not trained on the row.
-    cells : Cells
-    method : FairDRO
-        All its points at once.
-    """
-    check_two_classes(cells.counts)
-    start = time.perf_counter()
-    p_class = probabilities[:, :, 0]
-    share = torch.from_numpy(np.average(p_class, axis=0, weights=cells.sample_weight))
-    logs = torch.from_numpy(np.log(np.maximum(p_class, 1e-12))) - share.clamp(min=1e-12).log()
-    radii = np.atleast_1d(method.rho)
-    found, errors = zip(*(_search(logs, cells, replace(method, rho=float(rho), softness=0.0)) for rho in radii), strict=True)
-    weights = torch.stack(found).softmax(-1)[None, :, :, None]
-    history = History(weights[None].expand(1, -1, -1, -1, cells.n_groups), 1 - torch.stack(errors)[None, None])
-    seconds, sound = time.perf_counter() - start, torch.zeros(1, len(radii), dtype=torch.bool)
-    return Head(weights=weights, share=share[:, None], converged=~sound, history=history, diverged=sound, seconds=seconds)
-
-
-def _search(logs: Tensor, cells: Cells, method: FairDRO) -> tuple[Tensor, Tensor]:
-    """Return the logarithms of the multipliers ``(Y,)`` with the smallest robust error, and the errors ``(Y, A)``."""
-    n_classes, state = cells.n_classes, method.begin(Task(cells.counts))
-    shift, least, best = torch.zeros(n_classes, dtype=torch.float64), torch.inf, torch.zeros(n_classes, cells.n_groups)
-    for _ in range(SWEEPS if n_classes > 2 else 1):
-        before = float(least)
-        for k in range(1, n_classes):  # only ratios count
-            others = logs + shift
-            others[:, k] = -torch.inf
-            rival, other = others.max(1)
-            needed = rival - logs[:, k]  # the shift above which a row is predicted as k
-            bounds = torch.quantile(
-                needed[some_rows(len(needed))], torch.linspace(0, 1, THRESHOLDS, dtype=torch.float64)
-            ).unique()
-            place = torch.searchsorted(bounds, needed)  # predicted as k from this bound on
-            own = cells.y == k
-            error = _step_errors(place, own, other != cells.y, cells, len(bounds))
-            worst = method.costed_weights(method.update(state, CellMeans(error), 0.0))  # the best response itself
-            robust = (worst * error).nansum((-1, -2))
-            if float(robust.min()) < least:
-                i = int(robust.argmin())
-                least, best, shift[k] = float(robust[i]), error[i], float(bounds[i]) + 1e-9
-        if before - float(least) < 1e-6:
-            break
-    return shift, best
-
-
-def _step_errors(place: Tensor, own: Tensor, wrong_below: Tensor, cells: Cells, n: int) -> Tensor:
-    """Return the errors of the cells ``(n, Y, A)`` at n bounds of a class.
-
-    Its own rows are wrong below their place and right from there on; other rows are wrong from there on, and below where
-    ``wrong_below``.
-    """
-    onset = torch.where(own, -1.0, 1.0 - wrong_below.double())
-    changes = torch.zeros(n + 1, cells.n_classes * cells.n_groups, dtype=torch.float64)
-    changes.index_add_(0, place.clamp(max=n), cells.indicator.double() * onset[:, None])
-    start = cells.totals(torch.where(own, 1.0, wrong_below.double())).sums
-    total = start.flatten() + changes[:-1].cumsum(0)
-    return total.unflatten(-1, start.shape) / cells.counts.where(cells.counts > 0, torch.nan)
