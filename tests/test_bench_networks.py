@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,13 +18,14 @@ import torch
 from PIL import Image
 
 from command import run_here
-from fairdro.bench import Bank, BenchPlan, Store, Summary, read_study, run_bench
+from fairdro.bench import Bank, BenchPlan, Store, Summary, network_run, read_study, run_bench
+from fairdro.bench.estimate import estimate
 from fairdro.bench.network_run import run_network
 from fairdro.bench.store import Outcome
 from fairdro.data import Examples, civilcomments
 from fairdro.errors import InputError
 from fairdro.groups import Groups
-from fairdro.methods import LBC
+from fairdro.methods import LBC, METHODS
 from fairdro.metrics import METRICS
 
 SMALL = {"size": 8, "width": 4, "epochs": 2, "batch_size": 40}
@@ -156,6 +158,78 @@ def test_rounds_share_the_epochs(images):
         (bank,) = plan.banks
         assert bank.method == LBC(eta=bank.method.eta, rounds=rounds)
         assert plan.network.recipe(bank.method).epochs == each
+
+
+def test_a_grid_is_tried_instead_of_the_search_range(images, tmp_path):
+    plan = plan_of(images, methods=["fairdro", "pl"], seeds=1, grid={"pl": {"eta": [0.1, 10], "kappa": [1.0]}})
+    assert [bank.method.rho[0] for bank in plan.banks[:2]] == [0.01, 100]
+    assert [(bank.method.eta[0], bank.method.kappa[0]) for bank in plan.banks[2:]] == [(0.1, 1), (10, 1)]
+    options = ("--methods", "fairdro,pl", "--seeds", "1", "--points", "2", "--grid", "pl.eta=0.1,10", "--grid", "pl.kappa=1")
+    done = run_here("bench", "images", *OPTIONS, *options, "--data", images, "--dry-run", "--out", "out", cwd=tmp_path)
+    assert done.stdout.startswith("4 banks on images: 0 are stored, 4 are to be trained.\n")
+    for grid, sentence in (
+        ("rvp.rho=1", "There is no method with a grid named 'rvp'; choose one of: fairdro, pl."),
+        ("pl.rho=1", "There is no hyperparameter to search of pl named 'rho'; choose one of: eta, kappa."),
+        ("pl.eta=", "Give a list of values for every hyperparameter of pl, got {'eta': []}."),
+        ("pl.eta=many", "Write a grid as method.hyperparameter=numbers, e.g. fairdro.rho=0.1,0.3, not 'pl.eta=many'."),
+        ("pl.eta=-1", "eta of pl must not be negative, infinite or missing, got (-1.0,)."),
+    ):
+        done = run_here("bench", "images", *OPTIONS, *options[:6], "--grid", grid, "--data", images, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (2, f"fairdro: {sentence}\n")
+
+
+def test_a_head_that_is_asked_for_later_needs_no_training(out, images, tmp_path, monkeypatch):
+    plain = plan_of(images, methods=["fairdro"], points=1, seeds=1, solvers=["network"])
+    run_bench(plain, tmp_path)
+    monkeypatch.setattr("fairdro.bench.network_run.train_job", None)
+    with_head = replace(plain, solvers=["network+head"])
+    results = run_bench(with_head, tmp_path)
+    assert results["solver"].tolist() == ["network", "network+head"]
+    (file,) = (tmp_path / "outputs").iterdir()
+    file.write_bytes(file.read_bytes()[:-1] + b"x")  # damaged: what the network says is asked for anew
+    next((tmp_path / "store").glob("*+head*")).unlink()
+    with pytest.raises(TypeError, match="not callable"):
+        run_bench(with_head, tmp_path)
+
+
+def test_banks_that_learn_from_a_teacher_share_it(images, tmp_path, monkeypatch):
+    trained = []
+    original = network_run.train_job
+    monkeypatch.setattr(
+        network_run, "train_job", lambda *given, **more: trained.append(given[2].name) or original(*given, **more)
+    )
+    plan = plan_of(images, methods=["mfd"], points=2, seeds=1)
+    results = run_bench(plan, tmp_path)
+    assert trained == ["scratch", "mfd", "scratch", "mfd"]  # the second teacher is read from its checkpoint
+    assert len(results) == 2
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_precision_is_part_of_a_network_and_close_to_single(images, tmp_path):
+    single, half = (
+        run_bench(plan_of(images, methods=["scratch"], seeds=1, precision=precision, epochs=4), tmp_path / str(precision))
+        for precision in (None, "bfloat16")
+    )
+    assert "in bfloat16" in half["network"][0]
+    assert "in" not in single["network"][0].split(", ")
+    assert half["train_accuracy"][0] == pytest.approx(single["train_accuracy"][0], abs=0.1)
+    with pytest.raises(InputError, match="There is no precision named 'float8'; choose one of: float32, bfloat16"):
+        plan_of(images, precision="float8")
+
+
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(out, images, tmp_path):
+    plan = plan_of(images, methods=["all"], points=1, seeds=1)
+    told = estimate(plan, tmp_path / "new", workers=2)
+    assert told[0] == f"{len(METHODS)} banks on images: 0 are stored, 2 are not defined there, 17 are to be trained."
+    assert re.fullmatch(r"They take about \d+ s with 2 worker processes; the longest takes \d+ s\.", told[1])
+    assert re.fullmatch(r"They leave about \d+ kB in .*new, and \d+ kB of checkpoints while they are trained\.", told[2])
+    assert not (tmp_path / "new").exists()
+    assert estimate(plan_of(images), out, workers=1) == ["6 banks on images: 6 are stored, and none is left to train."]
+    table = BenchPlan(["compas"], ["scratch", "fairdro"], solvers=["minibatch", "fullbatch", "head"], points=2, seeds=1)
+    told = estimate(table, tmp_path / "new", workers=1)
+    assert told[0] == "6 banks on compas: 0 are stored, 6 are to be trained."
+    assert "with this process alone" in told[1]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_training_that_is_stopped_goes_on_from_its_last_epoch(images, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -13,13 +14,14 @@ from fairdro.bench.network import Network
 from fairdro.bench.plan import Bank, BenchPlan, known_dataset
 from fairdro.bench.store import MOMENTS, Store
 from fairdro.data.examples import Subset
+from fairdro.methods import Scratch
 from fairdro.training.engines import EPOCHS, MINIBATCH
 from fairdro.training.inputs import logits_of
 from fairdro.training.network import train_network
 from fairdro.training.threads import torch_threads
 from fairdro.training.trained import STEPS as MOST_STEPS
 
-STEPS, ROWS = 3, 256  # of the measurement
+STEPS = 3  # of the measurement, where an engine counts them
 BYTES = 4  # of a number
 COPIES = 3  # of a network's weights in a checkpoint: with AdamW's two moments
 SAMPLE = 2000  # rows of a table by which models without steps are timed
@@ -29,8 +31,8 @@ HOUR, MINUTE = 3600, 60
 def estimate(plan: BenchPlan, out: Path, workers: int) -> list[str]:
     """Return sentences on what a bench would train, how long that takes on this machine, and what it leaves on disk.
 
-    A few steps of every method are trained and timed; models without steps, as trees, on a sample of the rows. Solvers
-    that end when they have converged may take less. Nothing is written.
+    A step of a network, and a few steps of every method on a table, are trained and timed; models without steps, as
+    trees, on a sample of the rows. Solvers that end when they have converged may take less. Nothing is written.
     """
     plan.check()
     store = Store(out)
@@ -70,26 +72,29 @@ def _seconds(bank: Bank) -> float:
 
 
 def _network_seconds(bank: Bank, network: Network) -> float:
-    examples, recipe = network.examples, network.recipe(bank.method)
+    step, look = _step_and_look(network)
+    recipe, n = network.recipe(bank.method), len(network.examples.parts["train"])
+    batches, epochs = max(n // recipe.batch_size, 1), recipe.epochs * bank.method.rounds
+    taught = 0 if bank.method.teacher() is None else recipe.batch_size * look
+    updates = epochs * batches / min(recipe.update_every or batches, batches) if bank.method.adaptive else 0
+    return epochs * batches * (step + taught) + updates * n * look + len(network.examples) * look
+
+
+@cache
+def _step_and_look(network: Network) -> tuple[float, float]:
+    """Time a step of plain training, and how long the network looks at one row."""
+    examples, recipe = network.examples, replace(network.recipe(Scratch()), epochs=1)
     inputs, cells = examples.part("train")
-    n = len(cells)
+    few = torch.arange(min(recipe.batch_size, len(cells)))
+    some = Subset(inputs.inputs, inputs.rows[few])
     model = network.known_job.network(len(examples.class_names))
-    teacher = None if bank.method.teacher() is None else network.known_job.network(len(examples.class_names))
-    few = torch.arange(min(STEPS * recipe.batch_size, n))
-    small = replace(recipe, epochs=1, exact=False)
-    times = []
     for _ in range(2):  # the first one warms up
         start = time.perf_counter()
-        some = Subset(inputs.inputs, inputs.rows[few])
-        train_network(model, some, cells.take(few), bank.method, small, teacher=teacher)
-        times.append((time.perf_counter() - start) / (bank.method.rounds * max(len(few) // recipe.batch_size, 1)))
+        train_network(model, some, cells.take(few), Scratch(), recipe)
+        step = time.perf_counter() - start
     start = time.perf_counter()
-    looked = torch.arange(min(ROWS, n))
-    logits_of(model, Subset(inputs.inputs, inputs.rows[looked]))
-    look = (time.perf_counter() - start) / len(looked)
-    batches, epochs = max(n // recipe.batch_size, 1), recipe.epochs * bank.method.rounds
-    updates = epochs * batches / min(recipe.update_every or batches, batches) if bank.method.adaptive else 0
-    return epochs * batches * times[-1] + updates * n * look + len(examples) * look
+    logits_of(model, some)
+    return step * recipe.batch_size / len(few), (time.perf_counter() - start) / len(few)
 
 
 def _table_seconds(bank: Bank) -> float:

@@ -16,6 +16,7 @@ from fairdro.errors import InputError
 from fairdro.methods import get_method
 from fairdro.metrics import METRICS
 from fairdro.selection import Guard, KeepAccuracy, Rule, choose
+from fairdro.training.engines import NETWORK, NETWORK_HEAD
 
 PAPER_RULE = KeepAccuracy()
 DEFAULT_GUARD = Guard()
@@ -52,7 +53,8 @@ def select(points: pd.DataFrame, rule: Rule = PAPER_RULE, guard: Guard = DEFAULT
     """Choose one point of every method by a selection rule, a row per method and bench; the column ``why`` says why.
 
     Points, from :func:`over_seeds`, are judged on the validation part where there is one, else on the test part as in the
-    paper. Where Scratch is not among the methods, the most accurate point stands in for it. Diverged models are not chosen;
+    paper. Where Scratch is not among the methods, the most accurate point stands in for it; networks with a head are
+    measured by Scratch without one. Diverged models are not chosen;
     a method none of whose points is eligible has an empty row. The guard against levelling down is for the validated
     protocol; the paper's has none.
     """
@@ -61,7 +63,7 @@ def select(points: pd.DataFrame, rule: Rule = PAPER_RULE, guard: Guard = DEFAULT
         judged = judged_points(bench)[~bench["diverged"]]
         guarded = guard_of(bench["protocol"].iloc[0], guard)
         methods = bench["method"][judged.index]
-        plain = judged[methods == "scratch"] if "scratch" in set(methods) else judged
+        plain = _plain(points, bench, judged)
         for name, curve in bench.groupby("method", sort=False):
             eligible = judged[methods == name]
             row, why = curve.iloc[0].copy(), "All models diverged"
@@ -74,6 +76,19 @@ def select(points: pd.DataFrame, rule: Rule = PAPER_RULE, guard: Guard = DEFAULT
                     why = str(error).split(";")[0]
             chosen.append(pd.concat([row, pd.Series({"why": why})]))
     return pd.DataFrame(chosen).reset_index(drop=True)
+
+
+def _plain(points: pd.DataFrame, bench: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
+    """Return the points of plain training that a bench is measured by: of networks without a head, if there are any."""
+    (solver,) = set(bench["solver"])
+    if solver == NETWORK_HEAD:
+        same = [name for name in BENCH if name != "solver"]
+        without = points[(points[same] == bench[same].iloc[0]).all(axis=1) & (points["solver"] == NETWORK)]
+        without = without[(without["method"] == "scratch") & ~without["diverged"]]
+        if len(without):
+            return judged_points(without)
+    plain = judged[bench.loc[judged.index, "method"] == "scratch"]
+    return plain if len(plain) else judged
 
 
 def guard_of(protocol: str, guard: Guard) -> Guard | None:
