@@ -222,7 +222,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(out, images, tmp_p
     told = estimate(plan, tmp_path / "new", workers=2)
     assert told[0] == f"{len(METHODS)} banks on images: 0 are stored, 2 are not defined there, 17 are to be trained."
     assert re.fullmatch(r"They take about \d+ s with 2 worker processes; the longest takes \d+ s\.", told[1])
-    assert re.fullmatch(r"They leave about \d+ kB in .*new, and \d+ kB of checkpoints while they are trained\.", told[2])
+    assert re.fullmatch(r"They leave about \d+ kB in .*new, and \d+ [kM]B of checkpoints while they are trained\.", told[2])
     assert not (tmp_path / "new").exists()
     assert estimate(plan_of(images), out, workers=1) == ["6 banks on images: 6 are stored, and none is left to train."]
     table = BenchPlan(["compas"], ["scratch", "fairdro"], solvers=["minibatch", "fullbatch", "head"], points=2, seeds=1)
