@@ -23,6 +23,7 @@ from fairdro.bench.estimate import estimate
 from fairdro.bench.network_run import run_network
 from fairdro.bench.store import Outcome
 from fairdro.data import Examples, civilcomments
+from fairdro.data.images import ImageInputs
 from fairdro.errors import InputError
 from fairdro.groups import Groups
 from fairdro.methods import LBC, METHODS
@@ -381,6 +382,23 @@ def test_shipped_studies_are_the_papers_settings(name, monkeypatch):
     assert rounds == {1 if name == "civilcomments" else 14}
     radii = {bank.method.rho[0] for bank in banks if bank.method.name == "fairdro"}
     assert (min(radii - {0.0}), max(radii)) == (pytest.approx(0.01), pytest.approx(100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["utkface", "celeba"])
+def test_shipped_studies_train_a_step(name, tmp_path, monkeypatch):
+    classes, groups = SHAPES[name]
+    rows = np.arange(24)
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 3, 256, 256), dtype=np.uint8)
+    inputs = ImageInputs(pixels, size=224, mean=[0.5] * 3, std=[0.2] * 3)
+    parts = {"train": rows[:16], "test": rows[16:]}
+    grouped = Groups(rows // len(classes) % len(groups), groups)
+    examples = Examples(name, inputs, rows % len(classes), grouped, classes, parts, "")
+    monkeypatch.setattr("fairdro.bench.network.known_examples", lambda job: examples)
+    for plan in read_study(STUDIES / f"{name}.toml").plans:
+        told = estimate(plan, tmp_path, workers=1)
+        assert told[0].startswith(f"{len(plan.banks)} banks on {name}: 0 are stored")
+        assert "They take about" in told[1]
 
 
 # ---------------------------------------------------------------- killed for real

@@ -119,6 +119,17 @@ def test_a_worker_of_a_cluster_that_is_killed_costs_its_bank_only(cluster, image
     assert not (out / "checkpoints").exists()
 
 
+def test_a_scheduler_without_workers_is_said(images, tmp_path, monkeypatch):
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr("fairdro.bench.executors.ANSWER_SECONDS", 3)
+    address, (scheduler,) = start_cluster(tmp_path, 0)
+    done = run_here(*BENCH, "--data", images, "--cluster", address, "--out", "out", cwd=tmp_path)
+    scheduler.kill()
+    scheduler.wait()
+    told = f"fairdro: The scheduler at {address} has no workers; start some with `dask worker {address}`.\n"
+    assert (done.returncode, done.stderr) == (2, told)
+
+
 def test_a_scheduler_that_cannot_be_reached_is_said(images, tmp_path, monkeypatch):
     pytest.importorskip("distributed", reason="the extra dask is not installed")
     monkeypatch.setattr("fairdro.bench.executors.ANSWER_SECONDS", 1)

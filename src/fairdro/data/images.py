@@ -26,6 +26,7 @@ CACHE = ".fairdro-cache"
 WORKERS = 4
 FILES_PER_STEP = 256
 IMAGES_FOR_SCALE = 1000
+LARGEST = 4096  # pixels of a side; beyond, images that were enlarged would fill memory and disk
 
 
 class ImageInputs:
@@ -79,8 +80,8 @@ class ImageInputs:
 
 def stored_side(size: int) -> int:
     """Return the side to store images in, of which training takes squares of side ``size``: 256 for the paper's 224."""
-    if size < 1:
-        raise InputError(f"size must be a positive whole number of pixels, got {size}.")
+    if not 1 <= size <= LARGEST:
+        raise InputError(f"size must be from 1 to {LARGEST} pixels, got {size}.")
     return round(size * 256 / 224)
 
 
