@@ -154,7 +154,7 @@ def test_a_network_is_known_by_its_content(images, tmp_path):
 
 
 def test_rounds_share_the_epochs(images):
-    for epochs, rounds, each in ((70, 14, 5), (2, 2, 1)):
+    for epochs, rounds, each in ((70, 14, 5), (8, 4, 2), (2, 2, 1)):
         plan = plan_of(images, methods=["lbc"], epochs=epochs, points=1, seeds=1)
         (bank,) = plan.banks
         assert bank.method == LBC(eta=bank.method.eta, rounds=rounds)

@@ -106,12 +106,15 @@ class Network:
     def hyperparameters(self, kind: type[Method]) -> dict[str, Any]:
         """Return hyperparameters that a method has here in the paper: LBC's rounds, which share the epochs.
 
-        Of fewer epochs, there are fewer rounds and fewer epochs in each.
+        Of fewer epochs, there are fewer rounds and fewer epochs in each, in about the paper's proportion.
         """
         if not issubclass(kind, LBC):
             return {}
-        rounds = round(math.sqrt(self.epochs * LBC_ROUNDS / LBC_EPOCHS)) if self.known_job.entry.kind == "images" else 1
-        return {"rounds": max(min(rounds, self.epochs), 1)}
+        if self.known_job.entry.kind == "texts":
+            return {"rounds": 1}
+        wanted = math.sqrt(self.epochs * LBC_ROUNDS / LBC_EPOCHS)
+        divisors = [rounds for rounds in range(1, self.epochs + 1) if self.epochs % rounds == 0]
+        return {"rounds": min(divisors, key=lambda rounds: abs(rounds - wanted))}
 
     def recipe(self, method: Method) -> Recipe:
         """Return how a method is trained, in each of its rounds."""
