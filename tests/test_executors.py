@@ -66,10 +66,24 @@ def test_what_goes_wrong_in_an_executor_is_said_and_what_waits_is_given_up(plan,
     assert 0 < len(begun) < len(plan.banks)
 
 
+def test_what_is_no_executor_is_refused(plan, tmp_path):
+    with pytest.raises(InputError, match=r"must be a concurrent.futures.Executor, got int; of a Dask client pass"):
+        run_bench(plan, tmp_path, executor=3)
+
+
+def test_a_worker_that_stores_elsewhere_is_said(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairdro.bench.run._train_and_store", lambda bank, out, on_step: None)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="workers must share this folder"):
+        run_bench(plan, tmp_path, executor=pool)
+
+
 def test_worker_processes_see_one_gpu_each(monkeypatch):
     monkeypatch.setattr("fairdro.bench.executors._devices", lambda: ["4", "7"])
     with local_pool(2) as (pool, _):
-        assert set(pool.map(os.getenv, ["CUDA_VISIBLE_DEVICES"] * 8)) <= {"4", "7"}
+        seen = set()
+        while seen != {"4", "7"}:  # until both workers have started
+            seen |= set(pool.map(os.getenv, ["CUDA_VISIBLE_DEVICES"] * 8))
+            assert seen <= {"4", "7"}
 
 
 def start_cluster(folder, workers):
@@ -100,11 +114,11 @@ def cluster(tmp_path):
 
 def test_a_worker_of_a_cluster_that_is_killed_costs_its_bank_only(cluster, images, tmp_path):
     address, workers = cluster
-    out, longer = tmp_path / "out", [word if word != "2" else "12" for word in OPTIONS]
+    out, longer = tmp_path / "out", [word if word != "2" else "20" for word in OPTIONS]
     options = ["bench", "images", *longer, "--points", "2", "--seeds", "2", "--data", str(images)]
     command = [*FAIRDRO, *options, "--cluster", address, "--out", str(out)]
     bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while bench.poll() is None and len(list(out.glob("checkpoints/*/*.safetensors"))) < 2:
+    while bench.poll() is None and not list(out.glob("checkpoints/*/*.safetensors")):
         time.sleep(0.01)
     assert bench.poll() is None, bench.stderr.read()
     workers[0].send_signal(signal.SIGKILL)

@@ -7,6 +7,7 @@ import glob
 import io
 import os
 import re
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Collection
@@ -32,7 +33,7 @@ def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object])
 
     The content may be a function that writes it into an open file.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep_drafts(path.parent, path.name)

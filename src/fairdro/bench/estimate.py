@@ -39,6 +39,7 @@ def estimate(plan: BenchPlan, out: Path, workers: int) -> list[str]:
     missing = [bank for bank in plan.banks if bank not in store and bank.refusal() is None]
     refused = sum(bank.refusal() is not None for bank in plan.banks)
     told = f"{len(plan.banks)} banks on {', '.join(plan.datasets)}: {len(plan.banks) - len(missing) - refused} are stored"
+    filled = [bank for bank in missing if plan.is_filled(bank)]
     told += f", {refused} are not defined there" if refused else ""
     if not missing:
         return [f"{told}, and none is left to train."]
@@ -46,16 +47,17 @@ def estimate(plan: BenchPlan, out: Path, workers: int) -> list[str]:
     with warnings.catch_warnings(), torch_threads(1 if workers > 1 else torch.get_num_threads()):
         warnings.simplefilter("ignore")  # of trainings that end after a few steps
         seconds = {kind: _seconds(bank) for kind, bank in kinds.items()}
-    total = sum(seconds[_kind(bank)] for bank in missing)
+    total = sum(seconds[_kind(bank)] for bank in [*missing, *filled])
     longest = max(seconds.values())
     wall = max(total / workers, longest)
-    processes = f"{workers} worker processes" if workers > 1 else "this process alone"
-    left = sum(map(_stored_bytes, missing))
+    processes = f"{workers} worker processes of this machine" if workers > 1 else "this process alone"
+    left = sum(map(_stored_bytes, [*missing, *filled]))
     disk = f"They leave about {_size(left)} in {out}"
     if (network := plan.network) is not None:
         disk += f", and {_size(workers * _checkpoint_bytes(network))} of checkpoints while they are trained"
+    more = f", and {len(filled)} more that fill the holes of their frontiers" if filled else ""
     return [
-        f"{told}, {len(missing)} are to be trained.",
+        f"{told}, {len(missing)} are to be trained{more}.",
         f"They take about {_duration(wall)} with {processes}; the longest takes {_duration(longest)}.",
         f"{disk}.",
     ]

@@ -127,7 +127,7 @@ def cluster(address: str, out: Path) -> Iterator[Executor]:
         except distributed.scheduler.KilledWorker as error:
             told = "Several workers ended suddenly with the same bank, perhaps for lack of memory"
             raise InputError(f"{told}. {GO_ON}.") from error
-        except (CancelledError, OSError) as error:
+        except (CancelledError, distributed.comm.CommClosedError) as error:
             raise InputError(f"The scheduler at {address} was lost. {GO_ON}.") from error
 
 
@@ -138,11 +138,12 @@ def _check_workers(client: Any, address: str, out: Path) -> None:
     except TimeoutError as error:
         raise InputError(f"The scheduler at {address} has no workers; start some with `dask worker {address}`.") from error
     own = metadata.version("fairdro")
-    for worker, (version, sees) in client.run(_describe, str(out.resolve()), on_error="return").items():
+    for worker, told in client.run(_describe, str(out.resolve()), on_error="return").items():
+        if isinstance(told, Exception):
+            raise InputError(f"The worker {worker} cannot use fairdro ({told}); install version {own} there.")
+        version, sees = told
         if version != own:
-            raise InputError(
-                f"The worker {worker} has fairdro {version or 'not at all'}, not {own}; install the same there."
-            )
+            raise InputError(f"The worker {worker} has fairdro {version}, not {own}; install the same there.")
         if not sees:
             raise InputError(f"The worker {worker} sees no folder {out.resolve()}; name one with --out that all share.")
 

@@ -32,7 +32,7 @@ class Network:
     Attributes
     ----------
     content : str
-        Hash of the images or texts, their labels and parts, and of pretrained weights: what a bank is known by,
+        Hash of some of the images or texts, of all labels and parts, and of pretrained weights: what a bank is known by,
         wherever the files are.
     encoder : str
         Name of a pretrained network, or of its folder; empty for ResNet-18.
@@ -89,7 +89,8 @@ class Network:
 
     def spec(self) -> dict[str, Any]:
         """Return the network as plain data, without where its files are."""
-        return {key: value for key, value in asdict(replace(self, job=None)).items() if key != "job"}
+        values = asdict(replace(self, job=None))
+        return {key: value for key, value in values.items() if key != "job" and (key, value) != ("precision", None)}
 
     @property
     def known_job(self) -> Job:
@@ -103,6 +104,13 @@ class Network:
         """The images or texts."""
         return known_examples(self.known_job)
 
+    def at(self, job: Job) -> Network:
+        """Return the same network with its data in another place, which must hold the same."""
+        found = Network.of(job, self.recipe_of(job))
+        if found != self:
+            raise InputError(f"{job.data} holds other images or texts on a worker, or held them when it first read them.")
+        return found
+
     def hyperparameters(self, kind: type[Method]) -> dict[str, Any]:
         """Return hyperparameters that a method has here in the paper: LBC's rounds, which share the epochs.
 
@@ -113,13 +121,16 @@ class Network:
         if self.known_job.entry.kind == "texts":
             return {"rounds": 1}
         wanted = math.sqrt(self.epochs * LBC_ROUNDS / LBC_EPOCHS)
-        divisors = [rounds for rounds in range(1, self.epochs + 1) if self.epochs % rounds == 0]
-        return {"rounds": min(divisors, key=lambda rounds: abs(rounds - wanted))}
+        near = range(min(math.ceil(wanted / 1.4), self.epochs), min(math.floor(wanted * 1.4), self.epochs) + 1)
+        return {"rounds": min(near, key=lambda rounds: (self.epochs % rounds, abs(rounds - wanted)))}
 
     def recipe(self, method: Method) -> Recipe:
         """Return how a method is trained, in each of its rounds."""
-        epochs = max(self.epochs // method.rounds, 1)
-        return self.known_job.recipe(epochs=epochs, batch_size=self.batch_size, lr=self.lr, precision=self.precision)
+        return replace(self.recipe_of(self.known_job), epochs=max(self.epochs // method.rounds, 1))
+
+    def recipe_of(self, job: Job) -> Recipe:
+        """Return how a plain network of a job is trained."""
+        return job.recipe(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, precision=self.precision)
 
     def cost(self, method: Method) -> float:
         """Return how many rows are gone through in all."""

@@ -3,8 +3,10 @@
 import shutil
 import time
 import warnings
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from fairdro.bench.store import Outcome, Store
 from fairdro.data import Examples
 from fairdro.errors import InputError
 from fairdro.estimators.head import fit_head
+from fairdro.methods import Method
 from fairdro.metrics import confusion_counts
 from fairdro.networks.outputs import Outputs
 from fairdro.networks.runs import train_job
@@ -60,10 +63,13 @@ def _train(bank: Bank, network: Network, examples: Examples, out: Path, on_step:
         warnings.simplefilter("ignore")  # diverged networks are marked in the results
         if (plain := bank.method.teacher()) is None:
             return train_job(job, examples, bank.method, _folder(bank, out), recipe=recipe, stage=stage)
-        folder = out / CHECKPOINTS / f"{TEACHER}-{replace(bank.without_head, method=plain).id}"
-        teacher = train_job(job, examples, plain, folder, recipe=recipe, stage=stage)
-        own = _folder(bank, out)
-        trained = train_job(job, examples, bank.method, own, recipe=recipe, teacher=teacher.model, stage=stage)
+        teacher = train_job(job, examples, plain, _teacher_folder(bank, plain, out), recipe=recipe, stage=stage)
+        own, taught = _folder(bank, out), partial(train_job, recipe=recipe, teacher=teacher.model, stage=stage)
+        try:
+            trained = taught(job, examples, bank.method, own)
+        except InputError:  # a checkpoint of another teacher, which differs by rounding where it was trained anew
+            shutil.rmtree(own, ignore_errors=True)
+            trained = taught(job, examples, bank.method, own)
     return replace(trained, seconds=trained.seconds + teacher.seconds)
 
 
@@ -107,16 +113,21 @@ def remove_checkpoints(bank: Bank, out: Path) -> None:
         _remove_if_empty(out)
 
 
-def remove_teachers(out: Path) -> None:
+def remove_teachers(banks: Iterable[Bank], out: Path) -> None:
     """Remove the checkpoints of teachers, when all their banks are stored."""
-    for folder in (out / CHECKPOINTS).glob(f"{TEACHER}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
+    for bank in banks:
+        if bank.network is not None and (plain := bank.method.teacher()) is not None:
+            shutil.rmtree(_teacher_folder(bank, plain, out), ignore_errors=True)
     _remove_if_empty(out)
 
 
 def _remove_if_empty(out: Path) -> None:
     with suppress(OSError):  # others are in training, or there are none
         (out / CHECKPOINTS).rmdir()
+
+
+def _teacher_folder(bank: Bank, plain: Method, out: Path) -> Path:
+    return out / CHECKPOINTS / f"{TEACHER}-{replace(bank.without_head, method=plain).id}"
 
 
 def _folder(bank: Bank, out: Path) -> Path:

@@ -294,7 +294,7 @@ class BenchPlan:
         if any(engine.solver == MINIBATCH for engine in self.engines):
             given = [name for name in given if name != "epochs"]
         if given:
-            raise InputError(f"{', '.join(given)}: only for networks, on images and texts.")
+            raise InputError(f"{', '.join(given)}: only for networks, on images and texts (epochs for mini-batches too).")
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"epochs must be a positive whole number, got {self.epochs}.")
 
@@ -388,7 +388,11 @@ class BenchPlan:
 
     def second_banks(self, first: Mapping[Bank, pd.DataFrame]) -> list[Bank]:
         """Return banks that fill the holes of the first ones, given the rows of their models."""
-        return [self._fill(bank, rows) for bank, rows in first.items() if self._is_adaptive(bank.method, bank.engine)]
+        return [self._fill(bank, rows) for bank, rows in first.items() if self.is_filled(bank)]
+
+    def is_filled(self, bank: Bank) -> bool:
+        """Whether a second bank fills the holes of this one's frontier."""
+        return bank.network is None and self._is_adaptive(bank.method, bank.engine)
 
     def _is_adaptive(self, method: Method | type[Method], engine: Engine) -> bool:
         wanted = not engine.seeded if self.adaptive is None else self.adaptive

@@ -4,6 +4,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
+from contextlib import chdir, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +53,11 @@ def run_bench(
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}.")
+    if executor is not None and not isinstance(executor, Executor):
+        raise InputError(
+            f"executor must be a concurrent.futures.Executor, got {type(executor).__name__}; of a Dask client pass "
+            "client.get_executor()."
+        )
     plan.check()
     make_writable(out)
     store = Store(out)
@@ -59,7 +65,7 @@ def run_bench(
     tell = on_step or (lambda bank, done, total: None)
     _complete(plan.banks, store, workers, executor, tell)
     _complete(plan.second_banks(store.rows_of(plan.banks)), store, workers, executor, tell)
-    remove_teachers(out)
+    remove_teachers(plan.banks, out)
     return _refresh(store)
 
 
@@ -103,9 +109,8 @@ def _train_by(
     steps: Callable[[], Iterable[Step]] = lambda: (),
 ) -> Iterator[Bank]:
     """Let an executor train banks; yield each when it is stored, and give up those that wait when this ends early."""
-    running = {
-        executor.submit(work, number, bank.spec(), _job(bank), out.resolve()): bank for number, bank in enumerate(banks)
-    }
+    here = (out.resolve(), Path.cwd())
+    running = {executor.submit(work, number, bank.spec(), _job(bank), *here): bank for number, bank in enumerate(banks)}
     try:
         while running:
             done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
@@ -113,6 +118,10 @@ def _train_by(
                 tell(banks[number], finished, total)
             for future in done:
                 future.result()
+                if running[future] not in Store(out):
+                    raise InputError(
+                        f"A worker stored its bank in another place than {out}: workers must share this folder."
+                    )
                 yield running.pop(future)
     except BrokenExecutor as error:
         raise InputError(
@@ -125,16 +134,23 @@ def _train_by(
 
 
 def _job(bank: Bank) -> Job | None:
-    """Return where the data of a bank are, seen from anywhere."""
-    return None if bank.network is None else replace(bank.network.known_job, data=bank.network.known_job.data.resolve())
+    """Return where the data and the encoder of a bank are, seen from anywhere."""
+    if bank.network is None:
+        return None
+    job = bank.network.known_job
+    model = str(Path(job.model).resolve()) if Path(job.model).is_dir() else job.model
+    return replace(job, data=job.data.resolve(), model=model)
 
 
-def work(number: int, spec: dict[str, Any], job: Job | None, out: Path) -> None:
-    """Train a bank in a worker, given as plain data: tensors would be fetched from the parent, which may be gone."""
+def work(number: int, spec: dict[str, Any], job: Job | None, out: Path, folder: Path) -> None:
+    """Train a bank in a worker, given as plain data: tensors would be fetched from the parent, which may be gone.
+
+    Paths of features are as seen from ``folder``.
+    """
     bank = Bank.from_spec(spec)
-    if bank.network is not None:
-        bank = replace(bank, network=replace(bank.network, job=job))
-    with _turn, torch_threads(1):
+    with _turn, torch_threads(1), chdir(folder) if folder.is_dir() else nullcontext():
+        if bank.network is not None and job is not None:
+            bank = replace(bank, network=bank.network.at(job))
         _train_and_store(bank, out, partial(tell_step, number))
 
 

@@ -48,7 +48,6 @@ NETWORK: dict[str, Any] = {
     **dict.fromkeys(("epochs", "batch_size"), Whole),
     "soft": bool,
     "lr": Positive,
-    "precision": Literal["float32", "bfloat16"] | None,
 }
 TOLD: dict[str, Any] = {
     "bank": dict[str, Any],
@@ -190,7 +189,7 @@ class Outcome:
             told: dict[str, Any] = checked(TOLD, {key: json.loads(value) for key, value in about.items() if key != "format"})
             spec = checked(SPEC, told["bank"], optional={"network": dict[str, Any], "epochs": Whole})
             if "network" in spec:
-                checked(NETWORK, spec["network"])
+                checked(NETWORK, spec["network"], optional={"precision": Literal["float32", "bfloat16"]})
             told["bank"] = bank = Bank.from_spec(spec)
             bank.engine  # noqa: B018 - known, or refused
             if told["refused"] is not None:

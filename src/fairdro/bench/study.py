@@ -69,6 +69,10 @@ class Study:
     guard: Guard = DEFAULT_GUARD
     cluster: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers must be at least 1, got {self.workers}.")
+
     def workers_for(self, plan: BenchPlan) -> int:
         """Return how many processes train a plan: one where it uses all cores by itself, else one per core or GPU."""
         if self.workers is not None:

@@ -140,7 +140,6 @@ def bench(
 ) -> None:
     """Train methods over their hyperparameters and compare accuracy with fairness. A bench that was stopped goes on."""
     given = options.given_of(**locals())
-    dry_run = given.pop("dry_run", False)
     study = _study(given)
     if dry_run:
         _foretell(study)
@@ -168,6 +167,7 @@ def _study(given: dict[str, Any]) -> Study:
         raise InputError(f"Name the datasets to compare on ({known}), or a study with --file; one of the two.")
     if "file" in given:
         file = given.pop("file")
+        given.pop("dry_run", None)
         if given:
             raise InputError(f"A study says all there is to say; leave out {_flags(given)}, or write it into {file}.")
         return read_study(file)
@@ -190,7 +190,7 @@ def _plans(given: dict[str, Any]) -> list[BenchPlan]:
     plan |= {name: _names(plan[name]) for name in ("methods", "solvers") if name in plan}
     plan |= {"grid": _grid(plan["grid"])} if "grid" in plan else {}
     if "last_layer" in given:
-        if other := [name for name in ("encoder", "batch_size", "lr", "precision") if name in given]:
+        if other := [name for name in ("encoder", "batch_size", "lr", "precision", "dry_run") if name in given]:
             raise InputError(f"{_flags(other)}: not with --last-layer.")
         BenchPlan(**plan)  # what is wrong with it is said before the network is trained
         features, protocol = _last_layer(given)
@@ -211,6 +211,8 @@ def _grid(texts: list[str]) -> dict[str, dict[str, list[float]]]:
     for text in texts:
         name, _, values = text.partition("=")
         method, _, key = name.partition(".")
+        if key in grid.get(method, {}):
+            raise InputError(f"--grid {name} is given twice; write all values into one, separated by commas.")
         try:
             grid.setdefault(method, {})[key] = [float(value) for value in _names(values)]
         except ValueError:
@@ -226,6 +228,8 @@ def _last_layer(given: dict[str, Any]) -> tuple[str, str]:
     from fairdro.networks.last_layer import last_layer
 
     job, network = _job(given)
+    if given.get("split") and (network is not None or "epochs" in given or not job.backbone.pretrained):
+        raise InputError("--split is for features of a network that was not trained on the data; leave it out.")
     with sentences():
         file = last_layer(job, given.get("out", Study.out), network=network, epochs=given.get("epochs"), stage=steps)
     return str(file), job.protocol

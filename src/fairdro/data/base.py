@@ -82,8 +82,8 @@ class Dataset:
 
         80 % of a random permutation train, the rest test; seed 0 is the paper's split. A dataset with its own parts keeps
         them with seed 0. With others its rows change places at random, so that every part has as many of every class and
-        group as before (of soft groups, by the largest share); rows with the features of an earlier row are left out then,
-        so that no copy is in two parts.
+        group as before (of soft groups, by the largest share), but for rows with the features of an earlier one: these are
+        left out then, so that no copy is in two parts.
 
         Parameters
         ----------

@@ -23,6 +23,7 @@ from fairdro.estimators.parts import cell_probabilities, in_order, numbers
 from fairdro.estimators.parts import infer_groups as infer_missing
 from fairdro.estimators.saving import demand, plain_parameters, read_parameters
 from fairdro.estimators.schema import check_fitted
+from fairdro.estimators.sql import head_sql
 from fairdro.frontier import fill_holes
 from fairdro.groups import TOO_FEW, encode_groups, encode_labels
 from fairdro.methods import FairDRO
@@ -233,6 +234,24 @@ class FairDROHead(HeadMixin):
     def decision_function(self, p_class: Any, p_group: Any = None) -> np.ndarray:
         """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
         return self._head_decision(self._probabilities(p_class, p_group))
+
+    def to_sql(self, p_class: Sequence[str] | None = None, p_group: Sequence[str] | None = None) -> str:
+        """Return the rule as an expression of SQL, which gives the class of every row.
+
+        For engines where the probabilities are columns of a table: Spark, DuckDB, PostgreSQL. Where groups are inferred,
+        their probabilities must be those given x alone, ``(N, A)``.
+
+        Parameters
+        ----------
+        p_class, p_group : sequences of str, optional
+            Columns with the probabilities, in the order of ``classes_`` and of ``group_names_``; by default ``p_`` and the
+            name of the class or group.
+        """
+        of_class = [f"p_{label}" for label in self.classes_] if p_class is None else p_class
+        names = self.group_names_ if self.infer_groups else []
+        of_group = [f"p_{name}" for name in names] if p_group is None else p_group
+        share = np.where(self.share_ > 0, self.share_, np.inf)
+        return head_sql(self.weights_ / share, self.temperatures_, self.classes_, of_class, of_group)
 
     def _fit(self, X: np.ndarray, cells: Cells) -> None:
         fold = fold_numbers(stratified_folds(cells, seed=self._seed()), len(cells))

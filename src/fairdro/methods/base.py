@@ -253,10 +253,14 @@ class Method:
     @classmethod
     def grid(cls, values: Mapping[str, Sequence[float]], **fixed: Any) -> Self:
         """Return the method over all combinations of given values, other hyperparameters fixed."""
+        if not cls.search:
+            raise InputError(f"{cls.name} has no hyperparameter to search; leave out its grid.")
         if strange := [key for key in values if key not in cls.search]:
             raise unknown_name(f"hyperparameter to search of {cls.name}", strange[0], list(cls.search))
-        if not all(isinstance(given, Sequence) and len(given) > 0 for given in values.values()):
-            raise InputError(f"Give a list of values for every hyperparameter of {cls.name}, got {dict(values)}.")
+        lists = [given for given in values.values() if isinstance(given, Sequence) and len(given) > 0]
+        if len(lists) < len(cls.search) or any(len(set(given)) < len(given) for given in lists):
+            told = " and ".join(cls.search)
+            raise InputError(f"A grid of {cls.name} needs a list of different values of {told}, got {dict(values)}.")
         columns = zip(*itertools.product(*values.values()), strict=True)
         return cls(**dict(zip(values, columns, strict=True)), **fixed)
 

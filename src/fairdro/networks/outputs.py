@@ -36,12 +36,17 @@ class Outputs:
     def of(cls, network: nn.Module, examples: Examples) -> Self:
         """Ask a network, which needs ``features(x)`` and ``head(features)``; the probe is trained on the training part.
 
-        What is not finite, as in a network that diverged, counts as zero.
+        Features that are not finite, as in a network that diverged, count as zero.
         """
         features = {part: features_of(network, examples.part(part)[0]).nan_to_num(0, 0, 0) for part in examples.parts}
-        probe = train_probe(features["train"], examples.part("train")[1])
+        cells = examples.part("train")[1]
         p_class = {part: _class_probabilities(network, own) for part, own in features.items()}
-        return cls(p_class, {part: group_probabilities(probe, own) for part, own in features.items()})
+        if int((cells.counts.sum(0) > 0).sum()) < 2:  # one group trains: nothing tells it from others
+            p_group = {part: np.full((len(own), cells.n_groups), 1 / cells.n_groups) for part, own in features.items()}
+        else:
+            probe = train_probe(features["train"], cells)
+            p_group = {part: group_probabilities(probe, own) for part, own in features.items()}
+        return cls(_rounded(p_class), _rounded(p_group))
 
     def save(self, path: Path) -> None:
         """Write a file, whole or not at all."""
@@ -63,11 +68,13 @@ class Outputs:
         if not sound or {key: tensor.shape for key, tensor in tensors.items()} != wanted:
             return None
         p_class, p_group = ({part: tensors[f"{kind}/{part}"].astype(float) for part in examples.parts} for kind in width)
-        return cls(_normalised(p_class), _normalised(p_group))
+        return cls(_rounded(p_class), _rounded(p_group))
 
 
-def _normalised(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {part: p / p.sum(1, keepdims=True) for part, p in tables.items()}
+def _rounded(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return probabilities as they are in a file, in single precision, but with a sum of one."""
+    single = {part: p.astype(np.float32).astype(float) for part, p in tables.items()}
+    return {part: p / p.sum(1, keepdims=True) for part, p in single.items()}
 
 
 def _checksum(tensors: dict[str, np.ndarray]) -> str:
@@ -76,6 +83,7 @@ def _checksum(tensors: dict[str, np.ndarray]) -> str:
 
 @torch.no_grad()
 def _class_probabilities(network: nn.Module, features: Tensor) -> np.ndarray:
-    device = next(network.parameters()).device
-    logits = network.head(features.to(device))  # type: ignore[operator]
+    device, was_training = next(network.parameters()).device, network.training
+    logits = network.eval().head(features.to(device))  # type: ignore[operator]
+    network.train(was_training)
     return logits.double().softmax(-1).cpu().numpy()
