@@ -40,7 +40,7 @@ PROBLEMS = {
     "adult": "Adult", "compas": "COMPAS", "utkface-64": "UTKFace, features", "celeba-64": "CelebA, features",
     "hatexplain-64": "HateXplain, features", "utkface": "UTKFace", "hatexplain": "HateXplain",
 }  # fmt: skip
-HEAD = {"network+head": " + head", "head": " + head"}
+HEAD = " + head"
 DRAWS = 300  # of test rows, for intervals
 ABLATIONS = ("fairdro_", "rvp", "classwise_simplex", "group_dro")
 
@@ -113,7 +113,10 @@ def collect(folder: Path, path: Path) -> None:
 
 def kept() -> pd.DataFrame:
     """Return all that is kept, a row per model."""
-    return pd.concat([pd.read_csv(path) for path in sorted(RESULTS.glob("*.csv.gz"))], ignore_index=True)
+    paths = sorted(RESULTS.glob("*.csv.gz"))
+    if not paths:
+        raise SystemExit(f"There are no results in {RESULTS}; run the benches in {HERE / 'deep'} and collect them.")
+    return pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
 
 
 def page(results: pd.DataFrame) -> str:
@@ -125,10 +128,22 @@ def page(results: pd.DataFrame) -> str:
         parts[name.replace("-", "_")] = "".join(
             table(part, title, model) for model, part in own.groupby("model", sort=False)
         )
+    draw_features(results, chosen)
     text = TEXT.read_text(encoding="utf-8")
     for name, part in parts.items():
         text = text.replace("{" + name + "}", part.strip())
     return text
+
+
+def draw_features(results: pd.DataFrame, chosen: pd.DataFrame) -> None:
+    """Draw the frontiers of linear models on the features of every problem, split 0, without ablations."""
+
+    def shown(frame: pd.DataFrame) -> pd.DataFrame:
+        features = frame["dataset"].str.endswith("-64") & (frame["model"] == "linear") & (frame["split"] == 0)
+        kept = frame[features & (frame["solver"] == "minibatch") & ~frame["method"].str.startswith(ABLATIONS)]
+        return kept.assign(dataset=kept["dataset"].map(PROBLEMS))
+
+    frontier_chart(shown(points_of(results)), shown(chosen)).save(DOCS / "deep-features.png", scale_factor=2)
 
 
 def points_of(results: pd.DataFrame) -> pd.DataFrame:
@@ -162,14 +177,16 @@ def row_errors(counts: list[Any]) -> dict[str, float]:
 
 
 def means(chosen: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over splits of every method, with its error."""
+    """Return the mean over splits of every method, with the error of one: splits share rows."""
     found = chosen[chosen["accuracy"].notna()]
     rows = []
     for (method, solver), splits in found.groupby(["method", "solver"], sort=False):
-        row = {"method": method + HEAD.get(solver, ""), "splits": len(splits), "chosen": searched(splits.iloc[0])}
+        if (method, solver) == ("scratch", "head"):
+            continue
+        name = f"scratch{HEAD}" if solver == "head" else method + HEAD * (solver == "network+head")
+        row = {"method": name, "splits": len(splits), "chosen": searched(splits.iloc[0])}
         for name in KEPT:
-            error = np.sqrt((splits[f"{name}_error"].astype(float) ** 2).sum()) / len(splits)
-            row |= {name: splits[name].astype(float).mean(), f"{name}_error": error}
+            row |= {key: splits[key].astype(float).mean() for key in (name, f"{name}_error")}
         row |= {f"{part}_dca": splits[f"{part}_dca"].astype(float).mean() for part in ("train", "validation")}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -217,7 +234,17 @@ def faces(results: pd.DataFrame, chosen: pd.DataFrame) -> str:
         f"{len(both)} methods by DCA have a rank correlation of {order:+.2f}. With or without a head it is that of "
         f"{rows['method'][rows['dca'].idxmin()]}."
     )
-    return f"{markdown_table(columns, shown)}\n\n{said}"
+    plain = rows[~rows["method"].str.endswith(HEAD)]
+    gaps = 100 * (plain["dca"] - plain["train_dca"])
+    least, own = plain.loc[plain["train_dca"].idxmin()], plain.set_index("method").loc["fairdro"]
+    gap = (
+        f"Without a head the DCA is {gaps.min():.1f} to {gaps.max():.1f} points larger on test rows than on training rows; "
+        f"the smallest on training rows is that of {least['method']}, {100 * least['train_dca']:.1f}. That of fairdro is "
+        f"{100 * own['train_dca']:.1f} on training rows, {100 * own['validation_dca']:.1f} on validation rows and "
+        f"{100 * own['dca']:.1f} on test rows. The intervals reach {100 * plain['dca_error'].mean():.1f} points to either "
+        f"side on average, and the methods lie within {100 * (plain['dca'].max() - plain['dca'].min()):.1f} points."
+    )
+    return f"{markdown_table(columns, shown)}\n{said}\n\n{gap}"
 
 
 def summary(chosen: pd.DataFrame) -> str:
@@ -230,7 +257,7 @@ def summary(chosen: pd.DataFrame) -> str:
         place = {"problem": f"{PROBLEMS[name]}, {model}", "of": len(rows)}
         ranks += [place | {"method": row["method"], "rank": rank[i]} for i, row in rows.iterrows()]
     table = pd.DataFrame(ranks)
-    order = [f"{name}{head}" for name in METHODS for head in ("", " + head")]
+    order = [f"{name}{head}" for name in METHODS for head in ("", HEAD)]
     grouped = table.groupby("method")
     shown = pd.DataFrame(
         {

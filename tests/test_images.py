@@ -84,7 +84,7 @@ def test_inputs_that_are_no_images(ramps):
         ImageInputs(ramps, size=17, **PLAIN)
     with pytest.raises(InputError, match="uint8 of shape"):
         ImageInputs(ramps.astype(np.float32), size=8, **PLAIN)
-    with pytest.raises(InputError, match="positive whole number"):
+    with pytest.raises(InputError, match="size must be from 1 to 4096 pixels"):
         stored_side(0)
 
 
@@ -275,7 +275,7 @@ def test_hostile_paths(folder, path, message):
         ({"dog": ""}, {}, "'label' has missing values"),
         ({",0,": ",,"}, {}, "'group' has missing values"),
         ({",test": ",train"}, {}, "no row with 'test'"),
-        ({}, {"size": 0}, "positive whole number"),
+        ({}, {"size": 0}, "size must be from 1 to 4096 pixels, got 0"),
     ],
 )
 def test_tables_that_do_not_fit(folder, change, options, message):
