@@ -62,7 +62,10 @@ def test_a_study_is_a_list_of_plans(tmp_path):
         (('"knee"', '"elbow"'), "line 4: There is no selection rule named 'elbow'"),
         (('"knee"', '"max-dca=7"'), "line 4: The selection rule 'max-dca=7' needs a share between 0 and 1"),
         (("workers = 1", 'workers = "two"'), "line 3: workers must be a whole number"),
-        (("workers = 1", "wrokers = 1"), "line 3: there is no option 'wrokers'; choose one of: out, workers, cluster, select"),
+        (
+            ("workers = 1", "wrokers = 1"),
+            "line 3: there is no option 'wrokers'; choose one of: out, workers, cluster, select",
+        ),
         (("workers = 1", "workers = 0"), "line 3: workers must be at least 1, got 0."),
         (('"there"', '""'), "line 2: out must name a folder."),
         (("points = 4", 'methods = ["cov"]\nsolvers = ["minibatch"]\npoints = 0'), "line 10: points must lie between"),
