@@ -25,8 +25,8 @@ from scipy.stats import spearmanr
 from fairdro import FairDROLoss
 from fairdro._utils.markdown import markdown_table
 from fairdro.bench import Store
+from fairdro.bench.bank import BENCH
 from fairdro.bench.figures import frontier_chart
-from fairdro.bench.plan import BENCH
 from fairdro.bench.tables import over_seeds, paper_results, searched, select
 from fairdro.methods import METHODS
 from fairdro.metrics import METRICS

@@ -17,8 +17,8 @@ from rich.console import Console
 from command import run_here
 from fairdro.bench import BenchPlan, Store, Summary, run_bench, write_outputs
 from fairdro.bench import tables as bench_tables
+from fairdro.bench.bank import known_dataset
 from fairdro.bench.figures import _spec, _vega, interactive_page, pictures
-from fairdro.bench.plan import known_dataset
 from fairdro.bench.tables import (
     PAPER_MODELS,
     comparison,
@@ -328,7 +328,7 @@ def test_a_plan_of_all_methods_says_which_it_leaves_out_and_what_trains_them():
 
 def test_a_plan_loads_no_data_and_makes_its_banks_once(monkeypatch, tmp_path):
     with monkeypatch.context() as without_data:
-        without_data.setattr("fairdro.bench.plan.load_dataset", None)
+        without_data.setattr("fairdro.bench.bank.load_dataset", None)
         known_dataset.cache_clear()
         plan = BenchPlan(methods=["mfd"], solvers=["minibatch"])
         assert plan.banks is plan.banks

@@ -258,7 +258,7 @@ def test_a_bench_of_one_class(tmp_path):
         plan.check()
     known = BenchPlan([name]).banks[0]
     assert known.bench["fair_classes"] == "all"
-    from fairdro.bench.plan import known_dataset
+    from fairdro.bench.bank import known_dataset
 
     label = known_dataset(name).class_names[1]
     run_bench(BenchPlan([name], ["scratch", "fairdro"], points=3, fair_classes=[label]), tmp_path)

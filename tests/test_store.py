@@ -114,7 +114,7 @@ def test_ctrl_c_in_the_first_moments_ends_cleanly(tmp_path):
 def test_banks_of_another_version_are_left_out(tmp_path, monkeypatch):
     plan = BenchPlan(datasets=["compas"], points=2)
     with monkeypatch.context() as other:
-        other.setattr("fairdro.bench.plan.metadata.version", lambda name: "0.0.1")
+        other.setattr("fairdro.bench.bank.metadata.version", lambda name: "0.0.1")
         run_bench(plan, tmp_path)
         assert Store(tmp_path).outdated == 0
     with pytest.raises(InputError, match="There are no results"):
@@ -279,7 +279,7 @@ def test_the_name_of_a_bank_follows_its_content_the_data_and_the_version(monkeyp
         Bank("compas", FairDRO(rho=2.0)).id,
     }
     assert bank.id == Bank("compas", Scratch()).id
-    monkeypatch.setattr("fairdro.bench.plan.metadata.version", lambda name: "99")
+    monkeypatch.setattr("fairdro.bench.bank.metadata.version", lambda name: "99")
     assert len(names | {bank.id}) == 7
 
 

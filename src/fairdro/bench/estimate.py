@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
+from fairdro.bench.bank import Bank, known_dataset
 from fairdro.bench.network import Network
-from fairdro.bench.plan import Bank, BenchPlan, known_dataset
+from fairdro.bench.plan import BenchPlan
 from fairdro.bench.store import MOMENTS, Store
 from fairdro.data.examples import Subset
 from fairdro.methods import Scratch

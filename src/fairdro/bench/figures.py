@@ -13,7 +13,7 @@ import pandas as pd
 import vl_convert
 
 from fairdro._utils.files import write_whole
-from fairdro.bench.plan import NO_NETWORK
+from fairdro.bench.bank import NO_NETWORK
 from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.summary import Summary
 from fairdro.bench.tables import bench_title, find_point, varying

@@ -14,8 +14,8 @@ import pandas as pd
 import torch
 
 from fairdro._utils.progress import OnStep
+from fairdro.bench.bank import Bank
 from fairdro.bench.network import Network
-from fairdro.bench.plan import Bank
 from fairdro.bench.store import Outcome, Store
 from fairdro.data import Examples
 from fairdro.errors import InputError

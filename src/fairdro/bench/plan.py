@@ -1,11 +1,10 @@
-"""What to compare: a plan is a list of banks, and a bank is what is trained together."""
+"""What to compare: a plan is a list of banks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
-from importlib import metadata
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairdro._utils.hashing import digest
+from fairdro.bench.bank import Bank, known_dataset
 from fairdro.bench.network import Network
-from fairdro.data import DATASETS, PROTOCOLS, Dataset, Examples, is_features, load_dataset, names
+from fairdro.data import DATASETS, PROTOCOLS, is_features, names
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, FairDRO, Method, get_method
@@ -26,7 +25,6 @@ from fairdro.training.engines import (
     ENCODER,
     ENGINES,
     MINIBATCH,
-    NETWORK,
     Engine,
     engines_for,
     get_engine,
@@ -36,117 +34,8 @@ from fairdro.training.engines import (
 )
 from fairdro.training.network import Recipe
 
-BENCH = ["dataset", "model", "network", "solver", "protocol", "split", "objective", "fair_classes"]
 OF_NETWORKS = ("data", "encoder", "size", "width", "soft", "epochs", "batch_size", "lr", "precision")
-ALL = "all"
-NO_NETWORK = "-"  # an empty string would be read from results.csv as a missing value
 FEWEST_TO_DIVIDE = 6  # points below which a grid is not divided into two
-
-
-@cache
-def known_dataset(name: str) -> Dataset:
-    """Return a dataset that many banks ask for; not to be changed."""
-    return load_dataset(name)
-
-
-@dataclass(frozen=True)
-class Bank:
-    """One method over its grid and its seeds, on one split of one dataset: what is trained together.
-
-    ``objective`` is that of the bench it belongs to. ``fair_classes`` are the names of the classes that gaps are about,
-    where these are not all. A bank with a ``network`` has one point and one seed. ``epochs`` are those of the mini-batch
-    solver, where they are not the paper's.
-    """
-
-    dataset: str
-    method: Method
-    model: str = ENGINES[0].model
-    solver: str = ENGINES[0].solver
-    seeds: tuple[int, ...] = (0,)
-    protocol: str = "validated"
-    split: int = 0
-    objective: str = "balanced"
-    fair_classes: tuple[str, ...] = ()
-    epochs: int | None = None
-    network: Network | None = None
-
-    def __str__(self) -> str:
-        told = f"{self.dataset} / {self.method.name} / {self.model} / {self.solver}"
-        if self.network is None:
-            return told
-        point = self.method.hyperparameters(0)
-        shown = [f"{name} = {point[name]:.3g}" for name in self.method.search]
-        return " / ".join([told, *shown, f"seed {self.seeds[0]}"])
-
-    def spec(self) -> dict[str, Any]:
-        """Return the bank as plain data, from which :meth:`from_spec` makes it again."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"network", "epochs"}}
-        hyperparameters = {f.name: getattr(self.method, f.name) for f in fields(self.method)}
-        network = {} if self.network is None else {"network": self.network.spec()}
-        epochs = {} if self.epochs is None else {"epochs": self.epochs}
-        return {**values, "method": self.method.name, "hyperparameters": hyperparameters, **network, **epochs}
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> Bank:
-        """Make a bank from plain data."""
-        rest = {key: value for key, value in spec.items() if key not in {"method", "hyperparameters"}}
-        method = get_method(spec["method"])(**spec["hyperparameters"])
-        tuples = {name: tuple(spec[name]) for name in ("seeds", "fair_classes")}
-        network = Network(**spec["network"]) if "network" in spec else None
-        return cls(**{**rest, "method": method, **tuples, "network": network})
-
-    @property
-    def bench(self) -> dict[str, Any]:
-        """What it shares with the banks that it is compared with."""
-        epochs = NO_NETWORK if self.epochs is None else f"{self.epochs} epochs"
-        told = {"fair_classes": ", ".join(self.fair_classes) or ALL, "network": str(self.network or epochs)}
-        return {name: getattr(self, name) for name in BENCH} | told
-
-    def fair_codes(self, class_names: list[str]) -> tuple[int, ...] | None:
-        """Return the codes of the classes that gaps are about; None for all."""
-        return class_codes(self.fair_classes or None, np.array(class_names))
-
-    @property
-    def id(self) -> str:
-        """Name made from the bank's content, the data and the version of the package."""
-        data = known_dataset(self.dataset).fingerprint if self.network is None else self.network.content
-        return digest(self.spec(), data, metadata.version("fairdro"))[:20]
-
-    @property
-    def data(self) -> Dataset | Examples:
-        """What it is trained and judged on."""
-        return known_dataset(self.dataset) if self.network is None else self.network.examples
-
-    @property
-    def without_head(self) -> Bank:
-        """The same network as it is."""
-        return replace(self, solver=NETWORK)
-
-    @property
-    def engine(self) -> Engine:
-        """What trains it."""
-        return get_engine(self.model, self.solver)
-
-    @property
-    def cost(self) -> float:
-        """Rough relative cost of training."""
-        if self.network is not None:
-            return self.engine.cost * self.network.cost(self.method)
-        rounds = self.method.rounds + (self.method.teacher() is not None)
-        models = 1 + len(self.seeds) * self.method.points / 40
-        return len(known_dataset(self.dataset)) * rounds * self.engine.cost * models
-
-    def refusal(self) -> str | None:
-        """Say why the method cannot be trained on this data with this model, if so."""
-        if self.network is not None:
-            return self.engine.refusal(self.method, self.data.cells.counts)
-        dataset = known_dataset(self.dataset)
-        held_out = self.protocol == "validated" and "validation" in (dataset.parts or {})
-        if self.engine.fitted_held_out and dataset.trained and not held_out:
-            return (
-                "A head on a trained network needs rows it has not seen: train it, and bench it, with --protocol validated."
-            )
-        return self.engine.refusal(self.method, dataset.cells.counts)
 
 
 @dataclass(frozen=True)

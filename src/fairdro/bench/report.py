@@ -12,7 +12,7 @@ import pandas as pd
 
 from fairdro._utils.markdown import percent
 from fairdro._utils.pages import fill
-from fairdro.bench.plan import ALL, BENCH
+from fairdro.bench.bank import ALL, BENCH
 from fairdro.bench.store import MODEL, Outcome
 from fairdro.bench.summary import Summary
 from fairdro.bench.tables import (

@@ -14,9 +14,10 @@ import pandas as pd
 
 from fairdro._utils.files import make_folder
 from fairdro._utils.progress import OnStep
+from fairdro.bench.bank import Bank, known_dataset
 from fairdro.bench.executors import POLL_SECONDS, Step, local_pool, tell_step
 from fairdro.bench.network_run import remove_checkpoints, remove_teachers, run_network
-from fairdro.bench.plan import Bank, BenchPlan, known_dataset
+from fairdro.bench.plan import BenchPlan
 from fairdro.bench.store import RESULTS, Outcome, Store
 from fairdro.errors import InputError
 from fairdro.metrics import confusion_counts

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from fairdro._utils.files import write_whole
 from fairdro._utils.hashing import digest
 from fairdro._utils.schema import NotNegative, Positive, Scalar, Whole, array, checked
-from fairdro.bench.plan import BENCH, Bank
+from fairdro.bench.bank import BENCH, Bank
 from fairdro.errors import InputError
 from fairdro.methods import METHODS
 from fairdro.metrics import Confusion, cell_accuracy, metric_table, wilson_interval

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fairdro._utils.markdown import markdown_table
-from fairdro.bench.plan import ALL, BENCH, NO_NETWORK
+from fairdro.bench.bank import ALL, BENCH, NO_NETWORK
 from fairdro.bench.store import Outcome
 from fairdro.errors import InputError
 from fairdro.methods import get_method
