@@ -25,7 +25,13 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x, y = torch.randn(NETWORKS, BATCH, 3, SIZE, SIZE), torch.randint(3, (NETWORKS, BATCH))
-    for name, step in {"one by one": one_by_one(x, y), "vmap": by_vmap(x, y), "grouped": grouped(x, y)}.items():
+    steps = {
+        "one by one": one_by_one(x, y),
+        "one by one, bfloat16": one_by_one(x, y, bfloat16=True),
+        "vmap": by_vmap(x, y),
+        "grouped": grouped(x, y),
+    }
+    for name, step in steps.items():
         print(f"{name}: {speed(step):,.0f} images a second")
 
 
@@ -59,13 +65,15 @@ def network(kind: type[ResNet18]) -> ResNet18:
     return made
 
 
-def one_by_one(x: Tensor, y: Tensor) -> Callable[[], None]:
+def one_by_one(x: Tensor, y: Tensor, *, bfloat16: bool = False) -> Callable[[], None]:
     """Return a step of every network in turn."""
     networks = [network(ResNet18) for _ in range(NETWORKS)]
 
     def step() -> None:
         for own, inputs, labels in zip(networks, x, y, strict=True):
-            nn.functional.cross_entropy(own(inputs), labels).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+                logits = own(inputs)
+            nn.functional.cross_entropy(logits.float(), labels).backward()
 
     return step
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from fairdro._utils.extras import require
+from fairdro._utils.files import make_folder
 from fairdro.errors import InputError
 
 POLL_SECONDS = 0.2
@@ -119,6 +120,7 @@ def cluster(address: str, out: Path) -> Iterator[Executor]:
             f"No scheduler answers at {address}; start one with `dask scheduler`, and workers with `dask worker {address}`."
         )
         raise InputError(told) from error
+    make_folder(out)
     with client:
         try:
             _check_workers(client, address, out)

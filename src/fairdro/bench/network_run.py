@@ -19,9 +19,9 @@ from fairdro.bench.network import Network
 from fairdro.bench.store import Outcome, Store
 from fairdro.data import Examples
 from fairdro.errors import InputError
-from fairdro.estimators.head import fit_head
 from fairdro.methods import Method
 from fairdro.metrics import confusion_counts
+from fairdro.networks.head import fit_validation_head
 from fairdro.networks.outputs import Outputs
 from fairdro.networks.runs import train_job
 from fairdro.training.network import TrainedNetwork
@@ -78,25 +78,17 @@ def _with_head(bank: Bank, plain: Outcome, outputs: Outputs, examples: Examples)
     if plain.diverged.any():
         return replace(plain, bank=bank)
     start = time.perf_counter()
-    fitted, names = examples.parts["validation"], np.array(examples.class_names)
     p_class, p_group = outputs.p_class, outputs.p_group
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # radii that did not converge and cells with few rows are not chosen by
-            head = fit_head(
-                p_class["validation"],
-                p_group["validation"],
-                names[examples.y[fitted]],
-                examples.groups.take(fitted),
-                classes=examples.class_names,
-                objective=bank.objective,
-                fair_classes=list(bank.fair_classes) or None,
-            )
+            choice = {"objective": bank.objective, "fair_classes": list(bank.fair_classes) or None}
+            head = fit_validation_head(p_class["validation"], p_group["validation"], examples, **choice)
     except InputError as error:
         return Outcome(bank, refused=f"No head can be fitted to the validation part: {error}")
     counts = {"validation": head.held_out().counts[None, None]}
     for part in plain.confusion.keys() - counts:
-        predicted = pd.Index(names).get_indexer(pd.Index(head.predict(p_class[part], p_group[part])))
+        predicted = pd.Index(examples.class_names).get_indexer(pd.Index(head.predict(p_class[part], p_group[part])))
         counts[part] = _counts(predicted, examples, part)
     return replace(plain, bank=bank, seconds=plain.seconds + time.perf_counter() - start, confusion=counts)
 

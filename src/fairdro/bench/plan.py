@@ -281,7 +281,7 @@ class BenchPlan:
 
     def is_filled(self, bank: Bank) -> bool:
         """Whether a second bank fills the holes of this one's frontier."""
-        return bank.network is None and self._is_adaptive(bank.method, bank.engine)
+        return self._is_adaptive(bank.method, bank.engine)
 
     def _is_adaptive(self, method: Method | type[Method], engine: Engine) -> bool:
         wanted = not engine.seeded if self.adaptive is None else self.adaptive

@@ -142,7 +142,7 @@ def bench(
     given = options.given_of(**locals())
     study = _study(given)
     if dry_run:
-        _foretell(study)
+        _dry_run(study)
         return
     _train(study)
     _show(study.out, study.rule, study.guard)
@@ -281,9 +281,7 @@ def _train(study: Study) -> None:
     """Train what is missing of a study and show how far it has come."""
     from fairdro.bench import run_bench
     from fairdro.bench.executors import cluster
-    from fairdro.bench.run import make_writable
 
-    make_writable(study.out)
     executor: AbstractContextManager[Executor | None] = nullcontext()
     if study.cluster is not None:
         executor = cluster(study.cluster, study.out)
@@ -296,7 +294,7 @@ def _train(study: Study) -> None:
         raise typer.Exit(130) from None
 
 
-def _foretell(study: Study) -> None:
+def _dry_run(study: Study) -> None:
     """Say what a study would train, how long that takes and what it leaves on disk; write nothing."""
     from fairdro.bench.estimate import estimate
 

@@ -88,13 +88,16 @@ def fit_network_head(network: nn.Module, examples: Examples, **choice: Any) -> N
     seen, cells = examples.part("train")
     held, _ = examples.part("validation")
     probe = train_probe(features_of(network, seen), cells)
-    rows = examples.parts["validation"]
     p_class, p_group = _classes(network, held), group_probabilities(probe, features_of(network, held))
-    names = np.array(examples.class_names)
-    head = fit_head(
+    return NetworkHead(fit_validation_head(p_class, p_group, examples, **choice), probe)
+
+
+def fit_validation_head(p_class: np.ndarray, p_group: np.ndarray, examples: Examples, **choice: Any) -> FairDROHead:
+    """Fit a head to what a network and its probe say of the validation part."""
+    rows, names = examples.parts["validation"], np.array(examples.class_names)
+    return fit_head(
         p_class, p_group, names[examples.y[rows]], examples.groups.take(rows), classes=examples.class_names, **choice
     )
-    return NetworkHead(head, probe)
 
 
 def train_probe(features: Tensor, cells: Cells) -> nn.Linear:
