@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from fairdro._utils.seeding import generator
 
+CACHED = 2**20  # numbers of a layer that stay in a processor's cache; larger ones are taken from the system again and again
+FEWEST_ROWS, MOST_ROWS = 128, 16384
+
 
 class ModelBank(nn.Module):
     """A bank of S x P models; :meth:`forward` gives logits ``(S, P, N, Y)`` for inputs ``(N, D)`` or ``(S, N, D)``.
@@ -35,6 +38,12 @@ class ModelBank(nn.Module):
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """Weights ``(S, P, inputs, outputs)`` and biases of each layer, with rectified linear units between them."""
         raise NotImplementedError
+
+    @property
+    def rows_per_pass(self) -> int:
+        """How many rows are best looked at together: so many that the widest layer of all models stays in a cache."""
+        widest = len(self.seeds) * self.points * max(bias.shape[-1] for _, bias in self.layers)
+        return min(max(CACHED // widest, FEWEST_ROWS), MOST_ROWS)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the last hidden layer ``(S, P, N, F)``; only where the models are ``hidden``."""

@@ -17,7 +17,7 @@ from fairdro.models import ModelBank, get_model
 from fairdro.training.controller import Controller
 from fairdro.training.sampling import draw_epoch
 from fairdro.training.threads import torch_threads
-from fairdro.training.trained import ROWS_PER_CHUNK, TrainedBank, check_training_data, has_diverged, mistaken
+from fairdro.training.trained import TrainedBank, check_training_data, has_diverged, mistaken
 
 
 def train_minibatch(
@@ -218,7 +218,7 @@ def training_means(bank: ModelBank, X: Tensor, cells: Cells, *, loss: bool, prob
             totals["probabilities"] = part.totals(logits.softmax(-1).movedim(-1, 0))
         return totals
 
-    first, *rest = [judge(rows) for rows in torch.arange(len(X)).split(ROWS_PER_CHUNK)]
+    first, *rest = [judge(rows) for rows in torch.arange(len(X)).split(bank.rows_per_pass)]
     means = {key: sum((other[key] for other in rest), total).means.double() for key, total in first.items()}
     if probabilities:
         means["probabilities"] = means["probabilities"].movedim(0, -1)

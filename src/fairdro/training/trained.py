@@ -19,7 +19,6 @@ from fairdro.methods import CellMeans, Method
 from fairdro.models import ModelBank
 from fairdro.training.controller import History
 
-ROWS_PER_CHUNK = 16384
 STEPS = 200  # of the full-batch solver
 UNSETTLED = 0.05
 DIVERGED_LOSS = 10.0  # times that of a blind guess
@@ -109,31 +108,31 @@ class TrainedBank(Trained):
     @torch.no_grad()
     def logits(self, X: Any) -> Tensor:
         """Return logits ``(S, P, N, Y)`` for rows ``(N, D)``."""
-        return torch.cat([self.model(rows) for rows in self._features(X).split(ROWS_PER_CHUNK)], dim=2)
+        return torch.cat([self.model(rows) for rows in self._pieces(X)], dim=2)
 
     @torch.no_grad()
     def predict(self, X: Any) -> Tensor:
         """Return class codes ``(S, P, N)`` for rows ``(N, D)``."""
-        return torch.cat([most_likely(self.model(rows)) for rows in self._features(X).split(ROWS_PER_CHUNK)], dim=2)
+        return torch.cat([most_likely(self.model(rows)) for rows in self._pieces(X)], dim=2)
 
     @torch.no_grad()
     def predict_randomised(self, X: Any, *, seed: int = 0) -> Tensor:
         """Return class codes ``(S, P, N)``, for every row by a model drawn from those of the earlier rounds."""
         if not self.earlier:
             raise InputError(f"{self.method.name} trains one model per point, so there are none to draw from; use predict.")
-        rows = self._features(X)
+        pieces = self._pieces(X)
         by_round = torch.stack([
-            torch.cat([most_likely(functional_call(self.model, models, part)) for part in rows.split(ROWS_PER_CHUNK)], dim=2)
+            torch.cat([most_likely(functional_call(self.model, models, part)) for part in pieces], dim=2)
             for models in self.earlier
         ])  # fmt: skip
-        drawn = torch.randint(len(self.earlier), (len(rows),), generator=generator(seed, "randomised"))
+        drawn = torch.randint(len(self.earlier), (by_round.shape[-1],), generator=generator(seed, "randomised"))
         return by_round.gather(0, drawn.expand(1, *by_round.shape[1:])).squeeze(0)
 
-    def _features(self, X: Any) -> Tensor:
+    def _pieces(self, X: Any) -> tuple[Tensor, ...]:
         features = as_features(X, next(self.model.parameters()).dtype)
         if features.shape[1] != self.model.n_features:
             raise InputError(f"X has {features.shape[1]} columns, but the models were trained on {self.model.n_features}.")
-        return features
+        return features.split(self.model.rows_per_pass)
 
 
 def most_likely(logits: Tensor) -> Tensor:
