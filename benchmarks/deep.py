@@ -40,7 +40,7 @@ PROBLEMS = {
     "adult": "Adult", "compas": "COMPAS", "utkface-64": "UTKFace, features", "celeba-64": "CelebA, features",
     "hatexplain-64": "HateXplain, features", "utkface": "UTKFace", "hatexplain": "HateXplain",
 }  # fmt: skip
-HEAD = " + head"
+HEAD, SOFT = " + head", "soft groups"
 DRAWS = 300  # of test rows, for intervals
 ABLATIONS = ("fairdro_", "rvp", "classwise_simplex", "group_dro")
 
@@ -100,7 +100,8 @@ def collect(folder: Path, path: Path) -> None:
         if outcome.refused is None:
             counts = outcome.confusion["test"]
             flat = counts.reshape(-1, *counts.shape[2:])
-            tables.append(outcome.rows.assign(confusion=[json.dumps(c.astype(int).tolist()) for c in flat]))
+            shown = flat.astype(int) if (flat % 1 == 0).all() else flat.round(2)  # soft groups count in shares
+            tables.append(outcome.rows.assign(confusion=[json.dumps(c.tolist()) for c in shown]))
     rows = pd.concat(tables, ignore_index=True)
     measures = [f"{part}{name}" for part in ("", "train_", "validation_") for name in KEPT]
     by_class = [name for name in rows.columns if name.startswith("validation_class_accuracy")]
@@ -122,7 +123,8 @@ def kept() -> pd.DataFrame:
 def page(results: pd.DataFrame) -> str:
     """Return docs/deep.md: the text of benchmarks/deep.md, with tables in the place of {names}."""
     chosen = with_errors(select(points_of(results)), results)
-    parts = {"faces": faces(results, chosen), "summary": summary(chosen), "models": f"{len(results):,}"}
+    parts = {"faces": faces(results, chosen), "posts": posts(chosen), "models": f"{len(results):,}"}
+    parts["summary"] = summary(chosen[~chosen["network"].str.contains(SOFT)])
     for name, title in PROBLEMS.items():
         own = chosen[(chosen["dataset"] == name) & ~chosen["solver"].str.startswith("network")]
         parts[name.replace("-", "_")] = "".join(
@@ -245,6 +247,18 @@ def faces(results: pd.DataFrame, chosen: pd.DataFrame) -> str:
         f"side on average, and the methods lie within {100 * (plain['dca'].max() - plain['dca'].min()):.1f} points."
     )
     return f"{markdown_table(columns, shown)}\n{said}\n\n{gap}"
+
+
+def posts(chosen: pd.DataFrame) -> str:
+    """Return what encoders of posts gave from end to end, with hard and with soft groups."""
+    own = chosen[(chosen["dataset"] == "hatexplain") & chosen["solver"].str.startswith("network")]
+    shown = []
+    for network, part in own.groupby("network", sort=False):
+        for _, row in means(part).iterrows():
+            gaps = [f"{100 * row[name]:.1f}" for name in ("train_dca", "validation_dca")]
+            groups = "soft" if SOFT in network else "hard"
+            shown.append([groups, row["method"], *(figure(row, name) for name in SHOWN.values()), *gaps])
+    return markdown_table(["groups", "method", *SHOWN, "training DCA", "validation DCA"], shown)
 
 
 def summary(chosen: pd.DataFrame) -> str:
