@@ -21,18 +21,19 @@ from fairdro._utils.files import (
     check_strings,
     check_table_name,
     columns_of,
-    holds_strings,
     is_padded,
     is_parquet,
+    is_text,
+    read_table,
     reading,
     with_missing,
 )
+from fairdro._utils.kinds import common, conformed, in_words, wider
 from fairdro._utils.progress import OnStep
 from fairdro.errors import InputError
 
 BATCH_ROWS, BATCH_BYTES = 100_000, 1 << 26
-UNITS = ["s", "ms", "us", "ns"]
-DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+FEW_FIELDS, COMPRESSED = 50_000_000, 10  # of a CSV that is read at once; how much smaller one may be
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Part:
     def typed(self, types: pa.Schema) -> Iterator[pa.Table]:
         """Give some columns by batches, with types that all files can have, missing values as such."""
         if self.dialect is None:
-            return (_conformed(with_missing(table), types) for table in self._parquet(types.names))
+            return (conformed(with_missing(table), types) for table in self._parquet(types.names))
         by_name = {field.name: field.type for field in types}
         return self._csv(self.dialect, self.dialect.convert(by_name, types.names))
 
@@ -186,35 +187,56 @@ class Parts:
         """Return all rows, of all columns or some."""
         return pa.concat_tables(table for table, _ in self.batches(columns, on_step=on_step))
 
-    def raw_batches(self, on_step: OnStep | None = None) -> Iterator[pa.Table]:
-        """Give the rows as the files have them, by batches; fields of CSV are strings."""
+    def raw_batches(self, on_step: OnStep | None = None) -> Iterator[tuple[Part, pa.Table]]:
+        """Give the rows as the files have them, by batches, and whose they are; fields of CSV are strings."""
         done = 0
         for part in self.parts:
             waiting: list[pa.Table] = []
             for table in part.raw():
                 waiting.append(self._alike(table))
                 if _is_enough(waiting):
-                    yield pa.concat_tables(waiting)
+                    yield part, pa.concat_tables(waiting)
                     done += sum(table.num_rows for table in waiting)
                     waiting = []
                     if on_step is not None:
                         on_step(done, self.rows)
             if waiting:
-                yield pa.concat_tables(waiting)
+                yield part, pa.concat_tables(waiting)
 
     def _alike(self, raw: pa.Table) -> pa.Table:
         """Return raw rows of one of several files as those of all others."""
         if len(self.parts) == 1:
             return raw
-        return raw.select(self.schema.names) if self.parts[0].dialect is not None else _conformed(raw, self.schema)
+        return raw.select(self.schema.names) if self.parts[0].dialect is not None else conformed(raw, self.schema)
 
-    def typed(self, raw: pa.Table, strings: Collection[str] = ()) -> pa.Table:
+    def typed(self, part: Part, raw: pa.Table, strings: Collection[str] = ()) -> pa.Table:
         """Return raw rows with the types of the table, missing values as such; of a CSV, some columns as strings."""
-        dialect = self.parts[0].dialect
-        if dialect is None:
-            return _conformed(with_missing(raw), self.schema)
+        if part.dialect is None:
+            return conformed(with_missing(raw), self.schema)
         types = {field.name: pa.string() if field.name in strings else field.type for field in self.schema}
-        return _converted(raw, dialect, types)
+        return _converted(raw, part.dialect, types)
+
+
+def read_files(files: Sequence[Path], columns: Collection[str] | None = None) -> pa.Table:
+    """Read the table in some files, of all columns or some; without rows where one of these is not there."""
+    if len(files) == 1 and is_text(files[0]) and most_fields(files) <= FEW_FIELDS:
+        return read_table(files[0])
+    parts = Parts.of(files)
+    lacking = columns is not None and not set(columns) <= set(parts.schema.names)
+    return parts.schema.empty_table() if lacking else parts.read(columns)
+
+
+def most_fields(files: Sequence[Path]) -> int:
+    """Return how many fields some files have at most: in CSV, one takes two bytes."""
+    found = 0
+    for path in files:
+        with reading(path):
+            if is_parquet(path):
+                metadata = pa.parquet.read_metadata(path)
+                found += metadata.num_rows * metadata.num_columns
+            else:
+                found += path.stat().st_size // 2 * (1 if path.suffix.lower() in TEXT else COMPRESSED)
+    return found
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
@@ -297,7 +319,7 @@ def _look_at_csv(path: Path) -> Part:
                 own = found[name].type
                 if pa.types.is_integer(own) and not {*pa.compute.min_max(found[name]).as_py().values()} <= {0, 1}:
                     bits.discard(name)
-                types[name] = _wider(types[name], own, bits=name in bits)
+                types[name] = wider(types[name], own, bits=name in bits)
     if rows == 0 or not names:
         raise InputError(f"{path} holds no rows.")
     codes = {name for name in padded if pa.types.is_integer(types[name])}
@@ -319,41 +341,6 @@ def _converted(raw: pa.Table, dialect: Dialect, types: dict[str, pa.DataType]) -
     )
 
 
-def _wider(a: pa.DataType, b: pa.DataType, *, bits: bool) -> pa.DataType:
-    """Return the type of a column of CSV that holds values of two; ``bits`` says that its whole numbers are 0 and 1."""
-    kinds = {a, b}
-    if bits and kinds == {pa.int64(), pa.bool_()}:
-        return pa.bool_()
-    return _common(a, b) or DICTIONARY
-
-
-def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds values of two, None where one is no kind of the other."""
-    if a == b or pa.types.is_null(b):
-        return a
-    if pa.types.is_null(a):
-        return b
-    if holds_strings(a) and holds_strings(b):
-        return pa.large_string() if pa.large_string() in {a, b} else pa.string()
-    if _is_number(a) and _is_number(b):
-        whole = pa.types.is_integer(a) and pa.types.is_integer(b) and pa.uint64() not in {a, b}
-        return pa.int64() if whole else pa.float64()
-    if _is_moment(a) and _is_moment(b):
-        stamps = [kind for kind in (a, b) if pa.types.is_timestamp(kind)] or [pa.timestamp("s")]
-        zones = {kind.tz if pa.types.is_timestamp(kind) else None for kind in (a, b)}
-        unit = max((kind.unit for kind in stamps), key=UNITS.index)
-        return pa.timestamp(unit, *zones) if len(zones) == 1 else None
-    return None
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-
-
 def _one_schema(parts: Sequence[Part]) -> pa.Schema:
     """Return columns as all parts can have them; refuse one that is not in all, or changes its type."""
     first, *others = parts
@@ -364,26 +351,13 @@ def _one_schema(parts: Sequence[Part]) -> pa.Schema:
                 raise InputError(f"{other.path} has no column {lacking[0]!r}, but {one.path} has; give all files the same.")
         for name, (since, kind) in known.items():
             own = part.schema.field(name).type
-            found = _common(kind, own)
+            found = common(kind, own)
             if found is None and (name in part.codes or name in since.codes) and {kind, own} == {pa.string(), pa.int64()}:
                 found = pa.string()
             if found is None:
                 raise InputError(
-                    f"The column {name!r} holds {_words(kind)} in {since.path}, but {_words(own)} in {part.path}; give it "
-                    "one type in all files."
+                    f"The column {name!r} holds {in_words(kind)} in {since.path}, but {in_words(own)} in {part.path}; give "
+                    "it one type in all files."
                 )
             known[name] = (part if pa.types.is_null(kind) or name in part.codes else since), found
     return pa.schema([(name, kind) for name, (_, kind) in known.items()])
-
-
-def _words(kind: pa.DataType) -> str:
-    """Name a type as people do."""
-    if holds_strings(kind):
-        return "strings"
-    return "numbers" if _is_number(kind) else "dates" if _is_moment(kind) else f"values of the kind {kind}"
-
-
-def _conformed(table: pa.Table, types: pa.Schema) -> pa.Table:
-    """Return the columns of a schema, cast to its types."""
-    columns = [table[field.name].cast(field.type, safe=False) for field in types]
-    return pa.table(columns, schema=types)
