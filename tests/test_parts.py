@@ -92,7 +92,7 @@ def test_files_in_order_and_by_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BATCH_ROWS", 4)
     seen = [(table["i"].to_pylist(), numbers.tolist()) for table, numbers in Parts.of(paths).batches()]
     assert all(found == numbers for found, numbers in seen)
-    assert sum((found for found, _ in seen), []) == list(range(35))
+    assert [i for found, _ in seen for i in found] == list(range(35))
     shares = [Parts.of(paths).share(rank, 4) for rank in range(4)]
     rows = [
         (found, number)
