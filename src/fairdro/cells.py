@@ -148,6 +148,8 @@ class Cells:
     @cached_property
     def counts(self) -> Tensor:
         """Samples per cell ``(..., Y, A)``, by weight and share."""
+        if not self.soft and self.sample_weight is None and self.y.dim() == 1:
+            return self._by_cell(torch.bincount(self.codes, minlength=self.n_classes * self.n_groups).double())
         if self._sparse:
             return self._by_cell(self._sums(torch.ones(len(self), dtype=torch.float64)))
         return self._by_cell(self.indicator.sum(-2, dtype=torch.float64))

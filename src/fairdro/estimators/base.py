@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
@@ -21,6 +23,7 @@ from fairdro.estimators.saving import SavingMixin
 from fairdro.groups import TOO_FEW, Groups, encode_groups, settle_small_cells
 from fairdro.methods import OBJECTIVES
 from fairdro.metrics import class_codes
+from fairdro.training.rows import RowsOnDisk, total
 
 COUNT, POSITIVE = Interval(numbers.Integral, 0, None, closed="left"), Interval(numbers.Integral, 1, None, closed="left")
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -73,7 +76,7 @@ class CellsMixin:
 
     def _cells(self, codes: np.ndarray, sensitive: Any, weight: np.ndarray | None, X: Any = None) -> Cells:
         """Return the cells of rows of classes ``codes``: groups that are too small settled, those that are missing too."""
-        self._settle_classes(codes)
+        self._settle_classes(total(X, torch.from_numpy(np.bincount(codes, minlength=len(self.classes_)))).numpy())
         groups = self._groups(codes, sensitive, X)
         scale = 1.0
         if weight is not None:
@@ -82,7 +85,7 @@ class CellsMixin:
             weight = weight / scale
         cells = Cells.from_labels(codes, groups, n_classes=len(self.classes_), sample_weight=weight)
         known = cells.known_part
-        self.cell_counts_ = known.counts.numpy() * scale
+        self.cell_counts_ = total(X, known.counts).numpy() * scale
         self._countable_ = weight is None and not known.soft
         self._unknown_, self._weight_scale_ = self._say_unknown(groups), scale
         return cells
@@ -99,18 +102,17 @@ class CellsMixin:
         """Train on validated rows and keep what prediction needs."""
         raise NotImplementedError
 
-    def _settle_classes(self, codes: np.ndarray) -> None:
-        """Keep what errors on every class cost, and which classes are to be fair, by the order of the classes."""
+    def _settle_classes(self, sizes: np.ndarray) -> None:
+        """Keep what errors on every class cost, and which classes are to be fair, given the rows of every class ``(Y,)``."""
         self._fair_codes_ = None
         if (fair := class_codes(self.fair_classes, self.classes_)) is not None:
             self._fair_codes_ = list(fair)
-        self.class_weight_ = None if self.class_weight is None else self._costs(codes)
+        self.class_weight_ = None if self.class_weight is None else self._costs(sizes)
 
-    def _costs(self, codes: np.ndarray) -> np.ndarray:
+    def _costs(self, sizes: np.ndarray) -> np.ndarray:
         """Return what errors on every class cost ``(Y,)``; a class that is not named costs one, as in scikit-learn."""
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            sizes = np.bincount(codes, minlength=len(self.classes_))
-            return np.ones(len(sizes)) if self.objective == OBJECTIVES[0] else len(codes) / (len(sizes) * sizes)
+            return np.ones(len(sizes)) if self.objective == OBJECTIVES[0] else sizes.sum() / (len(sizes) * sizes)
         named = ", ".join(map(str, self.classes_))
         sentence = f"class_weight must be 'balanced' or a dictionary of positive costs by class ({named})"
         if not isinstance(self.class_weight, Mapping):
@@ -159,7 +161,7 @@ class CellsMixin:
 
     def _held_out_counts(self, X: Any, cells: Cells) -> np.ndarray:
         """Return how many rows of every cell the model will be judged by ``(Y, A)``."""
-        return cells.known_part.counts.numpy()
+        return total(X, cells.known_part.counts).numpy()
 
     def _share_trained(self) -> float:
         """Return the share of rows that is not set aside."""
@@ -201,7 +203,7 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X : array-like, DataFrame or sparse matrix of shape (N, D)
+        X : array-like, DataFrame, sparse matrix or RowsOnDisk of shape (N, D)
         y : array-like of shape (N,)
         sensitive_features : array-like, Series, DataFrame or list of columns, optional
             Groups, see :func:`~fairdro.groups.encode_groups`; without them there is one group.
@@ -214,12 +216,23 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
 
     def _validated(self, X: Any, y: Any, sensitive: Any, weight: Any) -> tuple[Any, Cells]:
         """Return the rows as scikit-learn checks them, and their cells."""
+        if isinstance(X, RowsOnDisk):
+            return X, self._cells_on_disk(X, y, sensitive, weight)
         X, y = validate_data(self, X, y, **self._TABLE)
         check_classification_targets(y)
         if weight is not None:
             weight = _check_sample_weight(weight, X, dtype=np.float64)
         self.classes_, codes = np.unique(y, return_inverse=True)
         return X, self._cells(codes, sensitive, weight, X)
+
+    def _cells_on_disk(self, X: RowsOnDisk, y: pd.Categorical, sensitive: Groups, weight: Any) -> Cells:
+        """Return the cells of rows on disk; every process names all classes and groups, also those it has no rows of."""
+        if weight is not None or sensitive.soft or self.missing_groups == "infer":
+            raise InputError("Rows on disk have no weights, and neither soft nor inferred groups; take fewer into memory.")
+        if self._share_trained() < 1:
+            raise InputError("Rows on disk cannot be set aside to certify; leave out certify, and certify on other rows.")
+        self.classes_, self.n_features_in_ = np.asarray(y.categories), X.shape[1]
+        return self._cells(y.codes.astype(np.int64), sensitive, None, X)
 
     def _inferred(self, X: Any, cells: Cells) -> Cells:
         model, features = self._group_model(X)

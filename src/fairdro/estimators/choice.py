@@ -38,6 +38,7 @@ from fairdro.selection import (
     who_pays_most,
 )
 from fairdro.training.folds import FOLDS, folds_of
+from fairdro.training.rows import is_shared, total
 from fairdro.who_pays import KEEP_CLASS_ACCURACY
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class HeldOut:
     def __add__(self, other: HeldOut) -> HeldOut:
         seen = None if self.seen is None or other.seen is None else self.seen + other.seen
         return HeldOut(self.counts + other.counts, self.lost + other.lost, self.ordinary + other.ordinary, seen)
+
+    def of_all(self, X: Any) -> HeldOut:
+        """Return the sum over all processes that share the rows; these have no inferred groups."""
+        counts = (total(X, torch.from_numpy(part)).numpy() for part in (self.counts, self.lost, self.ordinary))
+        return HeldOut(*counts) if is_shared(X) else self
 
 
 class FrontierMixin(CertificationMixin, SavingMixin):
@@ -143,7 +149,7 @@ class FrontierMixin(CertificationMixin, SavingMixin):
         if isinstance(self.cv, numbers.Integral | Iterator):  # what can be gone through once is left for the folds
             return super()._held_out_counts(X, cells)
         held = np.unique(np.concatenate([test for _, test in folds_of(self.cv, X, cells, 0)]))
-        return cells.take(torch.from_numpy(held)).known_part.counts.numpy()
+        return total(X, cells.take(torch.from_numpy(held)).known_part.counts).numpy()
 
     def _kept(self) -> dict[str, Any]:
         """Return what is kept and made equal, as :func:`~fairdro.selection.points_of` takes it."""

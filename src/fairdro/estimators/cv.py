@@ -9,12 +9,14 @@ import torch
 from fairdro._utils.progress import bar
 from fairdro.cells import Cells
 from fairdro.estimators.choice import FrontierMixin, HeldOut
-from fairdro.estimators.layers import scaled
+from fairdro.estimators.layers import ROWS_PER_PIECE, pieces_of, scaled
 from fairdro.estimators.linear import LayerClassifier, method_for
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO, Method
 from fairdro.selection import Rule, plain_radius
+from fairdro.training.calibration import MOST_ROWS
 from fairdro.training.folds import folds_of
+from fairdro.training.rows import RowsOnDisk, gathered, total
 from fairdro.training.trained import UNSETTLED
 
 
@@ -145,7 +147,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
             with bar("training", 2, show=self.verbose) as part:
                 self._fit_layers(self._fairdro(self.rho_), X, cells, part(0))
                 plain = self._train_plain(X, cells, np.arange(len(cells)), part(1))
-        self._keep_plain(plain, plain_logits, cells.take(torch.from_numpy(rows)))
+        self._keep_plain(plain, *_to_calibrate_by(X, plain_logits, rows, cells))
 
     def _refitted(self, place: int, X: Any, cells: Cells) -> Self:
         other = self._moved(place)
@@ -163,16 +165,29 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
             for i, (train, test) in enumerate(folds):
                 trained, scaler = self._train(sweep, X, cells, train, part(i))
                 double = next(trained.model.parameters()).dtype == torch.float64
-                predictions = trained.predict(scaled(X, test, scaler, double=double))[0]
                 logits.append(self._train_plain(X, cells, train, None).logits(X, test))
-                ordinary, own = torch.from_numpy(logits[-1].argmax(1)), cells.take(torch.from_numpy(test))
-                judged.append(HeldOut.of(predictions, ordinary, own, plain_radius(self._radii())))
+                ordinary = torch.from_numpy(logits[-1].argmax(1)).split(ROWS_PER_PIECE)
+                for rows, as_usual in zip(pieces_of(test), ordinary, strict=True):
+                    predictions = trained.predict(scaled(X, rows, scaler, double=double)[:])[0]
+                    own = cells.take(torch.from_numpy(rows))
+                    judged.append(HeldOut.of(predictions, as_usual, own, plain_radius(self._radii())))
                 diverged |= trained.diverged[0].numpy()
         first, *others = judged
-        return sum(others, first), np.concatenate(logits), np.concatenate([test for _, test in folds]), diverged
+        everything = sum(others, first).of_all(X)
+        return everything, np.concatenate(logits), np.concatenate([test for _, test in folds]), diverged
 
     def _fairdro(self, rho: float | tuple[float, ...]) -> Method:
         return self._for_classes(method_for(self.model, FairDRO, {"rho": rho, "objective": self.objective}))
 
     def _method(self) -> Method:
         return self._fairdro(1.0)
+
+
+def _to_calibrate_by(X: Any, logits: np.ndarray, rows: np.ndarray, cells: Cells) -> tuple[np.ndarray, Cells]:
+    """Return logits of held-out rows and their cells; of rows on disk, those of a sample of all processes."""
+    if not isinstance(X, RowsOnDisk):
+        return logits, cells.take(torch.from_numpy(rows))
+    drawn = X.drawn(rows, MOST_ROWS / float(total(X, torch.tensor(float(len(rows))))))
+    y = gathered(X, cells.y[torch.from_numpy(rows[drawn])])
+    everyone = Cells(y, torch.zeros_like(y), n_classes=cells.n_classes, n_groups=1)
+    return gathered(X, torch.from_numpy(logits[drawn])).numpy(), everyone

@@ -23,6 +23,7 @@ from fairdro.models import BANKS
 from fairdro.training.calibration import FEWEST_ROWS, fit_class_scaling
 from fairdro.training.engines import Engine, engine_for, get_engine, solvers_of
 from fairdro.training.folds import hold_out
+from fairdro.training.rows import ScaledRows, total
 from fairdro.training.trained import STEPS, UNSETTLED, TrainedBank
 
 SMALL = 1_000_000  # numbers in a table that is solved in double precision, which costs nothing there
@@ -133,14 +134,15 @@ class LayerClassifier(BaseClassifier):
             rows = rows[cells.sample_weight.numpy()[rows] > 0]
         taken = cells.take(torch.from_numpy(rows))
         scaler = fit_scaler(X, rows, taken.sample_weight)
-        features = scaled(X, rows, scaler, double=X.shape[0] * X.shape[1] <= SMALL)
+        numbers = int(total(X, torch.tensor(X.shape[0]))) * X.shape[1]
+        features = scaled(X, rows, scaler, double=numbers <= SMALL)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is one group only")  # said in other words in fit
             warnings.filterwarnings("ignore", "The accuracy of a cell still moved")  # said once for all folds
             return self._train_until_converged(features, taken, method, on_step), scaler
 
     def _train_until_converged(
-        self, features: torch.Tensor, cells: Cells, method: Method, on_step: OnStep | None
+        self, features: torch.Tensor | ScaledRows, cells: Cells, method: Method, on_step: OnStep | None
     ) -> TrainedBank:
         """Train, and note what has not converged."""
         engine = self._engine(type(method))

@@ -20,6 +20,7 @@ from fairdro.training.head import head_refusal
 from fairdro.training.linear_head import train_linear_head
 from fairdro.training.minibatch import train_minibatch
 from fairdro.training.network import train_network
+from fairdro.training.rows import ScaledRows, is_shared
 from fairdro.training.trained import STEPS, Trained
 from fairdro.training.trees import train_head_trees
 from fairdro.training.weighted_trees import train_weighted_trees
@@ -95,7 +96,7 @@ class Engine:
 
 
 def _fullbatch(
-    X: Tensor,
+    X: Tensor | ScaledRows,
     cells: Cells,
     method: Method,
     *,
@@ -106,7 +107,9 @@ def _fullbatch(
     **_: Any,
 ) -> Trained:
     double, steps = X.dtype == torch.float64, STEPS if steps is None else steps
-    return train_fullbatch(X, cells, method, steps=steps, errors=errors, double=double, alone=alone, on_step=on_step)
+    return train_fullbatch(
+        X, cells, method, steps=steps, errors=errors, double=double, alone=alone, sharded=is_shared(X), on_step=on_step
+    )
 
 
 def _linear_head(

@@ -10,6 +10,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, che
 
 from fairdro.cells import Cells
 from fairdro.errors import InputError
+from fairdro.training.rows import is_shared
 
 FOLDS = 5
 
@@ -46,7 +47,8 @@ def folds_of(cv: Any, X: Any, cells: Cells, seed: int) -> list[tuple[np.ndarray,
     """Return train and test rows as scikit-learn's ``cv`` says; a number of folds means stratified by cell."""
     if isinstance(cv, numbers.Integral):
         return stratified_folds(cells, int(cv), seed)
-    check_two_rows_per_class(cells)
+    if not is_shared(X):
+        check_two_rows_per_class(cells)
     codes, rows = cells.y.numpy(), np.arange(len(cells))
     if isinstance(cv, Sized) and len(cv) == 0:
         raise InputError("cv holds no rows to train on and to hold out; give a number of folds, for example 5.")

@@ -23,10 +23,12 @@ from fairdro.cells import Cells, CellTotals
 from fairdro.errors import InputError, unknown_name
 from fairdro.methods import CellMeans, Method, Task
 from fairdro.models import LinearBank
+from fairdro.training.blocks import FEATURE_MULTIPLE, Block, Pass, blocks_of, first_with_all, growing_samples, padded
 from fairdro.training.controller import Controller
 from fairdro.training.folds import stratified_folds
 from fairdro.training.losses import BinaryLoss, ClassLoss, MulticlassLoss
 from fairdro.training.processes import added_up
+from fairdro.training.rows import ScaledRows
 from fairdro.training.threads import one_thread_each
 from fairdro.training.trained import STEPS, TrainedBank, check_training_data, has_diverged
 
@@ -34,14 +36,13 @@ Errors = Literal["training", "out_of_fold"]
 
 ROWS_PER_BLOCK = 4096
 ROWS_ALONE = 16384  # where a single model reads a block, calls cost more than a cache that is too small
-SHARDS = 8  # always this many partial sums, added in order: the number of threads changes no result
 TAIL = 0.2
 BETAS = (0.7, 0.99)  # less momentum than usual: the weights respond to each step, and delay makes them swing
 EPSILON = 1e-5  # gradients below are rounding errors, which Adam would otherwise blow up
 
-# Kernels round the last few numbers of an array, and narrow products, in another way than the rest. Blocks and models are
-# therefore padded with zeros to these multiples: then no result depends on how many models are trained side by side.
-ROW_MULTIPLE, FEATURE_MULTIPLE, MODEL_MULTIPLE = 4, 4, 8
+# Kernels round narrow products in another way than wide ones. Models are therefore padded with zeros to these multiples, as
+# rows are in their blocks: then no result depends on how many models are trained side by side.
+MODEL_MULTIPLE = 8
 SOFTMAX_MULTIPLE = 16  # models with several classes: the numbers that a kernel takes at once, on any machine
 MIN_COLUMNS = 16
 
@@ -67,8 +68,9 @@ def train_fullbatch(
 
     Parameters
     ----------
-    X : Tensor, array or DataFrame of shape (N, D)
-        Features of similar scale, e.g. standardised.
+    X : Tensor, array, DataFrame or ScaledRows of shape (N, D)
+        Features of similar scale, e.g. standardised. Of rows on disk, most steps go through a sample that grows, which is
+        kept in memory, and the last ones through all (:mod:`fairdro.training.blocks`).
     cells : Cells
     method : Method
         Its weights are updated at every step.
@@ -103,7 +105,7 @@ def train_fullbatch(
         If there is one group only or a cell is empty, if a model diverged, which negative weights can cause, or if one was
         still moving at the end.
     """
-    _check_options(method, steps, lr, errors, folds, l2, sharded=sharded)
+    _check_options(method, steps, lr, errors, folds, l2, sharded=sharded, on_disk=isinstance(X, ScaledRows))
     counts = added_up(cells.counts) if sharded else cells.counts
     X = check_training_data(X, cells, torch.float64 if double else torch.float32, counts)
     start = time.perf_counter()
@@ -121,7 +123,9 @@ def train_fullbatch(
     return trained
 
 
-def _check_options(method: Method, steps: int, lr: float, errors: str, folds: int, l2: float, *, sharded: bool) -> None:
+def _check_options(
+    method: Method, steps: int, lr: float, errors: str, folds: int, l2: float, *, sharded: bool, on_disk: bool
+) -> None:
     """Refuse what makes no sense."""
     if not isinstance(steps, int) or steps < 1 or not lr > 0:
         raise InputError(f"steps must be a positive whole number and lr positive, got {steps} and {lr}.")
@@ -129,8 +133,8 @@ def _check_options(method: Method, steps: int, lr: float, errors: str, folds: in
         raise unknown_name("kind of errors", errors, list(get_args(Errors)))
     if not isinstance(folds, int) or folds < 2 or not 0 <= l2 < math.inf:
         raise InputError(f"folds must be a whole number from 2 on and l2 not negative, got {folds} and {l2}.")
-    if errors == "out_of_fold" and sharded:
-        raise InputError("Rows on several processes can be trained with errors='training' only; use that, or one process.")
+    if errors == "out_of_fold" and (sharded or on_disk):
+        raise InputError("Rows on disk or on several processes can be trained with errors='training' only; use that.")
     if (refusal := fullbatch_refusal(method)) is not None:
         raise InputError(refusal)
 
@@ -140,10 +144,6 @@ def fullbatch_refusal(method: Method) -> str | None:
     if not method.weighs_cells():
         return f"{method.name} needs mini-batches; use solver minibatch, or leave it out."
     return None
-
-
-def _padded(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
 
 
 @dataclass(frozen=True)
@@ -173,50 +173,11 @@ def _out_of_fold(cells: Cells, number: int) -> _Copies:
     return _Copies(judge, torch.stack([*counts, cells.counts]))
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Rows of one class, with a column of ones; ``shares`` says how much each counts in each of the block's cells.
-
-    ``judge`` is the copy of the models whose errors count. ``whole`` says that every row counts as one in the block's one
-    cell.
-    """
-
-    X: Tensor
-    y: int
-    judge: int
-    shares: list[tuple[int, Tensor]]
-    whole: bool
-
-
-def _blocks(X: Tensor, cells: Cells, judge: Tensor, most: int) -> list[_Block]:
-    """Sort rows by cell, or by class where groups are soft, and by fold, and cut them into blocks of at most so many."""
-    groups_per_stratum = cells.n_groups if cells.soft else 1
-    blocks = []
-    parts = [(stratum, copy, rows[judge[rows] == copy]) for stratum, rows in cells.strata.items() for copy in judge.unique()]
-    pieces = [(stratum, int(copy), piece) for stratum, copy, rows in parts for piece in rows.split(most) if len(piece) > 0]
-    for stratum, copy, rows in pieces:
-        first = stratum * groups_per_stratum
-        n, d = len(rows), X.shape[1]
-        features = X.new_zeros(_padded(n, ROW_MULTIPLE), _padded(d + 1, FEATURE_MULTIPLE))
-        features[:n, :d], features[:n, d] = X[rows], 1
-        shares = X.new_zeros(groups_per_stratum, len(features))
-        shares[:, :n] = cells.indicator[rows, first : first + groups_per_stratum].T
-        whole = not cells.soft and cells.sample_weight is None
-        blocks.append(_Block(features, first // cells.n_groups, copy, list(enumerate(shares, start=first)), whole))
-    return blocks
-
-
 def _product(A: Tensor, B: Tensor) -> Tensor:
     """Multiply; by a narrow matrix column by column, which is several times faster than at once."""
     if B.shape[1] == 1 or B.shape[1] >= MIN_COLUMNS:
         return A @ B
     return torch.stack([A.mv(b) for b in B.T], dim=1)
-
-
-def _portions(shards: list[list[_Block]], number: int) -> list[list[list[_Block]]]:
-    """Divide shards, in their order, among threads."""
-    bounds = [round(i * len(shards) / number) for i in range(number + 1)]
-    return [shards[i:j] for i, j in itertools.pairwise(bounds) if i < j]
 
 
 class _Adam:
@@ -243,7 +204,7 @@ class _Solver:
 
     def __init__(
         self,
-        X: Tensor,
+        X: Tensor | ScaledRows,
         cells: Cells,
         copies: _Copies,
         controller: Controller,
@@ -253,19 +214,29 @@ class _Solver:
         alone: bool,
         sharded: bool,
     ) -> None:
-        blocks = _blocks(X, cells, copies.judge, ROWS_ALONE if alone else ROWS_PER_BLOCK)
-        shards = [blocks[i::SHARDS] for i in range(min(SHARDS, len(blocks)))]
-        self.portions = _portions(shards, threads if len(blocks) >= SHARDS else 1)
         self.pool, self.sharded = pool, sharded
+        self.passes = self._passes(X, cells, copies, ROWS_ALONE if alone else ROWS_PER_BLOCK, threads)
         self.controller, self.counts, self.method = controller, controller.counts, controller.method
         self.loss: ClassLoss = BinaryLoss() if cells.n_classes == 2 else MulticlassLoss(cells.n_classes)
         multiple = MODEL_MULTIPLE if self.loss.outputs == 1 else SOFTMAX_MULTIPLE
-        padded = _padded(max(self.method.points, MIN_COLUMNS // self.loss.outputs), multiple)
-        self.models = 1 if alone and self.method.points == 1 else padded
-        self.copies, self.features = copies, X.shape[1]
-        columns = self.loss.outputs * len(copies) * self.models
-        self.W = X.new_zeros(_padded(self.features + 1, FEATURE_MULTIPLE), columns)
+        width = padded(max(self.method.points, MIN_COLUMNS // self.loss.outputs), multiple)
+        self.models = 1 if alone and self.method.points == 1 else width
+        self.copies, self.features = len(copies), X.shape[1]
+        columns = self.loss.outputs * self.copies * self.models
+        self.W = torch.zeros(padded(self.features + 1, FEATURE_MULTIPLE), columns, dtype=X.dtype)
         self.overflowed = torch.zeros(columns, dtype=torch.bool)
+
+    def _passes(
+        self, X: Tensor | ScaledRows, cells: Cells, copies: _Copies, most: int, threads: int
+    ) -> list[tuple[float, Pass]]:
+        """Return from which part of the steps on which rows are gone through: all of them, after samples that grow."""
+        passes = []
+        for begin, rows in growing_samples(X, cells, copies.counts[-1]) if isinstance(X, ScaledRows) else []:
+            some = cells.take(rows)
+            counts = added_up(some.counts) if self.sharded else some.counts
+            passes.append((begin, Pass.over(blocks_of(X[rows], some, copies.judge[rows], most), counts[None], threads)))
+        everything = Pass.over(blocks_of(X, cells, copies.judge, most), copies.counts, threads)
+        return [*passes, (first_with_all(len(passes)), everything)]
 
     def solve(self, lr: float, l2: float) -> None:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""
@@ -274,9 +245,10 @@ class _Solver:
         for _ in controller.rounds():
             adam, average = _Adam(self.W), torch.zeros_like(self.W)
             for step in controller.steps():
-                means, gradients = self.sweep(with_loss=self.method.needs_loss)
+                rows = next(rows for begin, rows in reversed(self.passes) if step >= begin * steps)
+                means, gradients = self.sweep(rows, with_loss=self.method.needs_loss)
                 controller.update(means)
-                gradient = self.combine(gradients, controller.weights)
+                gradient = self.combine(gradients, controller.weights, rows.counts)
                 if l2 > 0:
                     gradient[: self.features] += l2 * self.W[: self.features]
                 self.step(lr * (1 + math.cos(math.pi * step / steps)) / 2 * adam.move(gradient))
@@ -291,20 +263,21 @@ class _Solver:
         self.W.copy_(self.W.where(overflow, moved))
         self.overflowed |= overflow
 
-    def sweep(self, *, with_loss: bool, final: bool = False) -> tuple[CellMeans, Tensor]:
-        """Go through all rows once: means, and the gradient of every cell's summed loss ``(Y * A, D + 1, columns)``.
+    def sweep(self, rows: Pass, *, with_loss: bool, final: bool = False) -> tuple[CellMeans, Tensor]:
+        """Go through rows once: means, and the gradient of every cell's summed loss ``(Y * A, D + 1, columns)``.
 
-        The means are of the errors that the method responds to, or with ``final`` of the final models on all rows.
+        The means are of the errors that the method responds to, or with ``final`` of the final models.
         """
 
-        def of_portion(shards: list[list[_Block]]) -> list[tuple[Tensor, ...]]:
+        def of_portion(shards: list[list[Block]]) -> list[tuple[Tensor, ...]]:
             return [self._sums(blocks, with_loss=with_loss, final=final) for blocks in shards]
 
-        others = self.pool.map(of_portion, self.portions[1:])
-        parts = [*of_portion(self.portions[0]), *itertools.chain.from_iterable(others)]
+        others = self.pool.map(of_portion, rows.portions[1:])
+        parts = [*of_portion(rows.portions[0]), *itertools.chain.from_iterable(others)]
         sums = [sum(rest, first) for first, *rest in zip(*parts, strict=True)]
         errors, losses, gradients = self._of_all_processes(sums) if self.sharded else sums
-        return CellMeans(self._means(errors), self._means(losses) if with_loss else None), gradients
+        counts = rows.counts[-1]
+        return CellMeans(self._means(errors, counts), self._means(losses, counts) if with_loss else None), gradients
 
     def _of_all_processes(self, sums: list[Tensor]) -> list[Tensor]:
         """Add up the sums of all processes, in one message."""
@@ -312,13 +285,14 @@ class _Solver:
         pieces = message.split([part.numel() for part in sums])
         return [piece.view_as(part) for piece, part in zip(pieces, sums, strict=True)]
 
-    def _sums(self, blocks: list[_Block], *, with_loss: bool, final: bool) -> tuple[Tensor, ...]:
+    def _sums(self, blocks: list[Block], *, with_loss: bool, final: bool) -> tuple[Tensor, ...]:
         """Sum errors, losses ``(Y * A, 1, models)`` and gradients over some blocks."""
-        n_cells, last = self.counts.numel(), len(self.copies) - 1
+        n_cells, last = self.counts.numel(), self.copies - 1
         errors, losses = self.W.new_zeros(2, n_cells, 1, self.models)
         gradients = self.W.new_zeros(n_cells, *self.W.shape)
         for block in blocks:
-            logits = _product(block.X, self.W)
+            X = block.read()
+            logits = _product(X, self.W)
             judged = logits
             if last > 0:
                 judged = self._by_copy(logits)[:, :, last if final else block.judge].flatten(1).contiguous()
@@ -331,19 +305,19 @@ class _Solver:
                 errors[cell].addmm_(share[None], wrong)
                 if loss is not None:  # model by model, as sums that are rounded depend on the width of a product
                     losses[cell] += torch.stack([of_model.dot(share) for of_model in loss])
-                gradients[cell] += _product(block.X.T, gradient if block.whole else gradient * share[:, None])
+                gradients[cell] += _product(X.T, gradient if block.whole else gradient * share[:, None])
         return errors, losses, gradients
 
-    def _means(self, sums: Tensor) -> Tensor:
+    def _means(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Turn sums ``(Y * A, 1, models)`` into means ``(1, P, Y, A)``."""
         per_model = sums[:, 0, : self.method.points].T.unflatten(-1, self.counts.shape)
-        return CellTotals(per_model[None].double(), self.counts).means
+        return CellTotals(per_model[None].double(), counts).means
 
-    def combine(self, gradients: Tensor, weights: Tensor) -> Tensor:
-        """Gradient of the mean over classes of the weighted cell means, of every copy over its rows."""
-        counts = self.copies.counts[:, None]
+    def combine(self, gradients: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
+        """Gradient of the mean over classes of the weighted cell means, of every copy over its rows ``(copies, Y, A)``."""
+        counts = counts[:, None]
         per_row = weights / (counts * len(self.counts)).where(counts > 0, 1)
-        scale = self.W.new_zeros(self.counts.numel(), len(self.copies), self.models)
+        scale = self.W.new_zeros(self.counts.numel(), self.copies, self.models)
         scale[..., : self.method.points] = per_row.flatten(2).movedim(2, 0)
         by_column = scale.flatten(1).repeat(1, self.loss.outputs)
         return (gradients * by_column[:, None, :]).sum(0)
@@ -357,10 +331,10 @@ class _Solver:
         return bank
 
     def _by_copy(self, columns: Tensor) -> Tensor:
-        return columns.unflatten(-1, (self.loss.outputs, len(self.copies), self.models))
+        return columns.unflatten(-1, (self.loss.outputs, self.copies, self.models))
 
     def diverged(self) -> Tensor:
         """Models of which a copy overflowed, or whose loss diverged ``(1, P)``."""
-        means, _ = self.sweep(with_loss=True, final=True)
+        means, _ = self.sweep(self.passes[-1][1], with_loss=True, final=True)
         overflowed = self._by_copy(self.overflowed).flatten(0, 1).any(0)[: self.method.points]
         return has_diverged(means, self.counts) | overflowed

@@ -18,6 +18,7 @@ from fairdro.errors import InputError
 from fairdro.methods import CellMeans, Method
 from fairdro.models import ModelBank
 from fairdro.training.controller import History
+from fairdro.training.rows import ScaledRows
 
 STEPS = 200  # of the full-batch solver
 UNSETTLED = 0.05
@@ -164,9 +165,12 @@ def as_features(X: Any, dtype: torch.dtype = torch.float32) -> Tensor:
     return features
 
 
-def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32, counts: Tensor | None = None) -> Tensor:
-    """Return the features, refuse what no engine can train on, and warn of cells that cannot be made fair."""
-    features = as_features(X, dtype)
+def check_training_data(X: Any, cells: Cells, dtype: torch.dtype = torch.float32, counts: Tensor | None = None) -> Any:
+    """Return the features, refuse what no engine can train on, and warn of cells that cannot be made fair.
+
+    Rows on disk stay there; who wrote them has checked them.
+    """
+    features = X if isinstance(X, ScaledRows) else as_features(X, dtype)
     if len(features) != len(cells):
         raise InputError(f"X has {len(features)} rows but y has {len(cells)}.")
     counts = cells.counts if counts is None else counts

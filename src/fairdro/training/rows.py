@@ -1,0 +1,155 @@
+"""Rows that are too many for memory: kept in a file, read by blocks, and shared by the processes that train together."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairdro.training.processes import added_up, rank, world
+from fairdro.training.processes import gathered as gather
+
+BYTES_AT_ONCE = 1 << 25
+SPLIT_BITS = 8  # of a draw, which say whether a row is held out; the others say which samples it is in
+HELD_OUT = 0.2
+
+
+def draws_of(numbers: np.ndarray) -> np.ndarray:
+    """Return a random draw for each of some numbers ``(N,)``, always the same one for the same number.
+
+    By the finalizer of SplitMix64 (Steele, Lea and Flood, 2014). So which rows are held out, or in a sample, depends neither
+    on the order in which they are kept nor on how processes share them.
+    """
+    x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return ((x ^ (x >> np.uint64(31))) >> np.uint64(32)).astype(np.uint32)
+
+
+class RowsOnDisk:
+    """Rows in an open file, numbers in C order without a header; under ``torch.distributed``, this process's share of them.
+
+    Parameters
+    ----------
+    file : binary file, open for reading
+    shape : tuple of int
+        ``(N, D)``.
+    dtype : str
+        Of the numbers in the file; they are read as single precision.
+    draws : ndarray of uint32, shape (N,), optional
+        A random draw per row, :func:`draws_of` of its number in the table; by default, of its place.
+    """
+
+    ndim = 2
+
+    def __init__(
+        self, file: BinaryIO, shape: tuple[int, int], dtype: str = "float32", draws: np.ndarray | None = None
+    ) -> None:
+        self.file, self.shape, self.dtype = file, shape, np.dtype(dtype)
+        self.draws = draws_of(np.arange(shape[0])) if draws is None else draws
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """Return some rows ``(n, D)``, in any order; the file is gone through once, forwards."""
+        if len(rows) > 1 and not bool((rows[1:] >= rows[:-1]).all()):
+            order = np.argsort(rows, kind="stable")
+            out = np.empty((len(rows), self.shape[1]), dtype=np.float32)
+            out[order] = self[rows[order]]
+            return out
+        parts = [window[own] for window, own in self._windows(rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, self.shape[1]), np.float32), *parts])
+
+    def _windows(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+        """Read the stretches of the file in which rows lie, and say where in each."""
+        most = max(BYTES_AT_ONCE // (self.dtype.itemsize * self.shape[1]), 1)
+        start = 0
+        while start < len(rows):
+            first = int(rows[start])
+            stop = int(np.searchsorted(rows, first + most))
+            end, own = int(rows[stop - 1]) + 1, rows[start:stop] - first
+            whole = len(own) == end - first and bool((own[1:] > own[:-1]).all())
+            yield self._read(first, end), slice(None) if whole else own
+            start = stop
+
+    def _read(self, first: int, end: int) -> np.ndarray:
+        out = np.empty((end - first, self.shape[1]), dtype=self.dtype)
+        view, offset = out.data.cast("B"), first * self.shape[1] * self.dtype.itemsize
+        while view:
+            if (read := os.preadv(self.file.fileno(), [view], offset)) == 0:
+                raise OSError("The file of rows ends too early.")
+            view, offset = view[read:], offset + read
+        return out.astype(np.float32, copy=False)
+
+    def sample(self, share: float) -> np.ndarray:
+        """Return the numbers of about this share of the rows; a smaller sample is part of a larger one."""
+        return np.flatnonzero(self.drawn(np.arange(len(self)), share))
+
+    def drawn(self, rows: np.ndarray, share: float | np.ndarray) -> np.ndarray:
+        """Return which of some rows ``(n,)`` are in a sample of about this share, of all or by row."""
+        return (self.draws[rows] >> SPLIT_BITS) < np.asarray(share) * 2.0 ** (32 - SPLIT_BITS)
+
+
+class DrawnSplit:
+    """A splitter as scikit-learn's: about a fifth of the rows of a :class:`RowsOnDisk` is held out once, by their draws."""
+
+    def split(self, X: RowsOnDisk, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Give the rows to train on and those to hold out."""
+        held = (X.draws & (2**SPLIT_BITS - 1)) < HELD_OUT * 2**SPLIT_BITS
+        yield np.flatnonzero(~held), np.flatnonzero(held)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return 1."""
+        return 1
+
+
+class ScaledRows:
+    """Some rows on disk, scaled when they are read: ``(x - mean) / scale``."""
+
+    def __init__(
+        self, X: RowsOnDisk, rows: np.ndarray, mean: np.ndarray, scale: np.ndarray, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.X, self.rows, self.dtype = X, rows, dtype
+        self.mean, self.inverse = torch.from_numpy(mean).to(dtype), torch.from_numpy(1 / scale).to(dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(n, D)``."""
+        return len(self.rows), self.X.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, places: Tensor | slice) -> Tensor:
+        """Return the rows at some places, scaled."""
+        return torch.from_numpy(self.X[self.rows[places]]).to(self.dtype).sub_(self.mean).mul_(self.inverse)
+
+    def drawn(self, places: Tensor, share: float) -> Tensor:
+        """Return the places that are in a sample of about this share."""
+        return places[torch.from_numpy(self.X.drawn(self.rows[places.numpy()], share))]
+
+
+def is_shared(X: Any) -> bool:
+    """Whether rows are a share of those of several processes."""
+    return isinstance(X, RowsOnDisk | ScaledRows) and world() > 1
+
+
+def gathered(X: Any, values: Tensor) -> Tensor:
+    """Return the values ``(n, ...)`` of all processes that share the rows, one after another; each has its own n."""
+    if not is_shared(X):
+        return values
+    own = torch.zeros(world(), dtype=torch.int64)
+    own[rank()] = len(values)
+    sizes = added_up(own).tolist()
+    longest = max(*sizes, 1)
+    filled = torch.cat([values, values.new_zeros(longest - len(values), *values.shape[1:])])
+    parts = gather(filled).split(longest)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+
+def total(X: Any, values: Tensor) -> Tensor:
+    """Return the sum of what every process found on its share of the rows; of rows in memory, what was found."""
+    return added_up(values) if is_shared(X) else values
