@@ -1,5 +1,6 @@
 """Tables larger than memory: the model of the table in memory, and nothing left behind whatever happens."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -7,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -226,7 +229,7 @@ def test_on_the_command_line(folder, tmp_path):
     whole = Parts.of([folder]).read()
     pa.parquet.write_table(whole, tmp_path / "whole.parquet")
     files = sorted(folder.glob("*.parquet"))
-    settings = (*ASKED, "--rho", "1")
+    settings = (*ASKED, "--rho", "1", "--max-iter", "20")
     assert run_here("fit", tmp_path / "whole.parquet", *settings, "--out", "one", cwd=tmp_path).returncode == 0
     done = run_here("fit", *files, *settings, "--out", "many", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -279,6 +282,15 @@ try:
 finally:
     print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
+
+
+def started(command):
+    """Start a process that keeps its rows beside the model."""
+    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(list(map(str, command)), env=environment, **pipes)
+
+
 SLOW_ENCODING = """
 import sys, time
 from fairdro.cli import main
@@ -296,10 +308,7 @@ main()
 @pytest.mark.parametrize(("kill", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_killed_while_it_writes_nothing_is_left(folder, tmp_path, kill, code):
     command = [sys.executable, "-c", SLOW_ENCODING, "fit", folder, *ASKED, "--memory", "1KB", "--out", tmp_path / "m"]
-    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
-    process = subprocess.Popen(
-        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    process = started(command)
     assert process.stdout.readline() == "written\n"
     process.send_signal(kill)
     _, said = process.communicate(timeout=60)
@@ -330,7 +339,16 @@ def test_two_processes_come_to_the_encoder_of_one(folder, tmp_path):
 
 def torchrun(*arguments, n=2):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n), "-m", "fairdro", *arguments]
-    return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return started(command)
+
+
+def has_rows(process, folder):
+    """Whether a process holds a file without a name in a folder."""
+    links = []
+    for fd in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(str(fd.readlink()))
+    return any(link.startswith(str(folder)) and link.endswith("(deleted)") for link in links)
 
 
 @pytest.mark.slow
@@ -350,6 +368,24 @@ def test_torchrun_refuses_in_one_sentence(folder, tmp_path):
         assert [line for line in said.splitlines() if line.startswith("fairdro: ") and sentence in line]
         assert said.count("fairdro: ") == 1
         assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_others_in_one_sentence(folder, tmp_path):
+    process = torchrun("fit", folder, *ASKED, "--max-iter", "1000000", "--out", tmp_path / "m")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    for _ in range(3000):
+        ranks = children.read_text().split()
+        if len(ranks) == 2 and all(has_rows(rank, tmp_path) for rank in ranks):
+            break
+        time.sleep(0.1)
+    os.kill(int(ranks[1]), signal.SIGKILL)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert [line for line in said.splitlines() if line.startswith("fairdro: ")] == [
+        "fairdro: The processes that train together end, as one of them has ended or was told to."
+    ]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

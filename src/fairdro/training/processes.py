@@ -1,6 +1,7 @@
 """Several processes that train together under ``torch.distributed``; alone, a process is all of them."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -16,7 +17,10 @@ T = TypeVar("T")
 
 
 class LostProcessError(InputError):
-    """Another process has ended."""
+    """Another process has ended, or this one was told to."""
+
+    def __init__(self) -> None:
+        super().__init__("The processes that train together end, as one of them has ended or was told to.")
 
 
 @contextmanager
@@ -24,6 +28,7 @@ def processes() -> Iterator[None]:
     """Join the other processes if this one was started by ``torchrun``, and leave them at the end."""
     started = "TORCHELASTIC_RUN_ID" in os.environ and not dist.is_initialized()
     if started:
+        signal.signal(signal.SIGTERM, _end)  # which torchrun sends when another process has ended
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
@@ -47,7 +52,8 @@ def rank() -> int:
 def gathered(values: Tensor) -> Tensor:
     """Return the rows of all processes, of which there are equally many; gradients flow to this process's own."""
     parts = [torch.empty_like(values) for _ in range(world())]
-    dist.all_gather(parts, values.detach().contiguous())
+    with _all_there():
+        dist.all_gather(parts, values.detach().contiguous())
     parts[rank()] = values
     return torch.cat(parts)
 
@@ -102,4 +108,8 @@ def _all_there() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise LostProcessError("Another of the processes that train together has ended, so this one ends, too.") from error
+        raise LostProcessError from error
+
+
+def _end(*_: object) -> None:
+    raise LostProcessError
