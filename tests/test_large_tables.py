@@ -395,7 +395,8 @@ def test_memory_is_bounded(tmp_path):
         columns = {f"x{j}": rng.normal(size=500_000).astype(np.float32) for j in range(20)}
         sex, y = rng.integers(2, size=500_000), (columns["x0"] + rng.normal(size=500_000) > 0).astype(int)
         pa.parquet.write_table(pa.table(columns | {"sex": sex, "y": y}), tmp_path / f"p{i}.parquet")
-    options = ["--target", "y", "--group", "sex", "--rho", "1", "--max-iter", "20", "--memory", "200MB", "--out", tmp_path / "m"]
+    few_steps = ["--rho", "1", "--max-iter", "20"]
+    options = ["--target", "y", "--group", "sex", *few_steps, "--memory", "200MB", "--out", tmp_path / "m"]
     done = subprocess.run(
         [sys.executable, "-c", PEAK, "fit", str(tmp_path), *map(str, options)], capture_output=True, text=True, check=False
     )
