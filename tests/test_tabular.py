@@ -187,7 +187,7 @@ def junk(tmp_path_factory):
     ("file", "options", "sentence"),
     [
         ("missing.csv", {}, "There is no file missing.csv."),
-        ("folder.csv", {}, "folder.csv is a folder"),
+        ("folder.csv", {}, "The folder folder.csv holds no tables"),
         ("table.xlsx", {}, "must be a table in CSV"),
         ("empty.csv", {}, "empty.csv is empty."),
         ("header.csv", {}, "header.csv holds no rows."),

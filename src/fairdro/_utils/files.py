@@ -10,9 +10,10 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.csv
@@ -104,6 +105,11 @@ def is_text(path: Path) -> bool:
     return _suffix(path) in TEXT
 
 
+def is_parquet(path: Path) -> bool:
+    """Whether a table is kept in Parquet, by its name."""
+    return _suffix(path) in PARQUET
+
+
 def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) -> pa.Table:
     """Read a table in CSV or Parquet; types are inferred, strings that occur often are kept as a dictionary.
 
@@ -112,49 +118,73 @@ def read_table(path: Path, *, strings: Collection[str] = (), raw: bool = False) 
     ``strings`` of a CSV or, with ``raw``, every field as it is. The unnamed index that pandas writes into Parquet is no
     column, unless ``raw``.
     """
+    with reading(path):
+        table = _read_parquet(path, raw=raw) if is_parquet(path) else _read_csv(path, strings, raw=raw)
+    check_names(table.column_names, path)
+    if table.num_rows == 0 or not table.column_names:
+        raise InputError(f"{path} holds no rows.")
+    return table
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say in a sentence why a table cannot be read."""
     check_table_name(path)
     try:
         if not path.is_file():
             raise InputError(f"{path} is a folder; name a file." if path.is_dir() else f"There is no file {path}.")
-        table = _read_parquet(path, raw=raw) if _suffix(path) in PARQUET else _read_csv(path, strings, raw=raw)
+        yield
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"Cannot read {path}: {_first_line(error)}") from error
-    names = table.column_names
-    if table.num_rows == 0 or not names:
-        raise InputError(f"{path} holds no rows.")
+
+
+def check_names(names: list[str], path: Path) -> None:
+    """Refuse two columns of one name."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path} has two columns named {twice!r}; rename one.")
-    return table
 
 
 def _read_parquet(path: Path, *, raw: bool) -> pa.Table:
     with pa.parquet.ParquetFile(path) as file:  # which reads two columns of one name, so that it can be said
         table = file.read()
-    strings = [j for j, field in enumerate(table.schema) if _holds_strings(field.type)]
-    for j in strings:
-        try:
-            table.column(j).validate(full=True)
-        except pa.ArrowInvalid as error:
-            name = table.column_names[j]
-            raise InputError(
-                f"The column {name!r} of {path} holds strings that are not in UTF-8; write them anew."
-            ) from error
-    if raw:
-        return table
-    for j in strings:
+    check_strings(table, path)
+    return table if raw else with_missing(table).select(columns_of(table.column_names))
+
+
+def columns_of(names: list[str]) -> list[int]:
+    """Return which columns of Parquet are columns of the table: all but the unnamed index that pandas writes."""
+    return [j for j, name in enumerate(names) if not re.fullmatch(r"__index_level_\d+__", name)]
+
+
+def check_strings(table: pa.Table, path: Path) -> None:
+    """Refuse strings of Parquet that are none."""
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if holds_strings(field.type):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise InputError(
+                    f"The column {field.name!r} of {path} holds strings that are not in UTF-8; write them anew."
+                ) from error
+
+
+def with_missing(table: pa.Table) -> pa.Table:
+    """Return a table of Parquet in which strings that stand for missing values are missing."""
+    for j, field in enumerate(table.schema):
+        if not holds_strings(field.type):
+            continue
         column = _plain(table.column(j))
         missing = pa.compute.is_in(column, pa.array(MISSING, column.type))
         if pa.compute.any(missing).as_py():
-            table = table.set_column(
-                j, table.field(j).name, pa.compute.if_else(missing, pa.scalar(None, column.type), column)
-            )
-    return table.select([j for j, name in enumerate(table.column_names) if not re.fullmatch(r"__index_level_\d+__", name)])
+            table = table.set_column(j, field.name, pa.compute.if_else(missing, pa.scalar(None, column.type), column))
+    return table
 
 
-def _holds_strings(kind: pa.DataType) -> bool:
+def holds_strings(kind: pa.DataType) -> bool:
+    """Whether values of a type are strings, also as a dictionary."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
@@ -184,34 +214,79 @@ def _text_of(path: Path) -> tuple[str, bool]:
     return start, padded
 
 
-def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
-    start, padded = _text_of(path)
-    delimiter, rows = _first_rows(start, tabs_first=_suffix(path) == ".tsv")
-    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    if raw:
-        names = pa.csv.open_csv(path, parse_options=parse).schema.names
-        options = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-        return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
-    comma = delimiter == ";" and any(re.fullmatch(r"-?\d+,\d+", field) for row in rows for field in row)
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV is to be read.
 
-    def read(strings: Collection[str]) -> pa.Table:
-        options = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(strings, pa.string()),
+    Attributes
+    ----------
+    delimiter : str
+        The one by which the first rows have as many fields as the header.
+    decimal_point : str
+    rows : list of list of str
+        The first rows.
+    padded : bool
+        Whether there may be numbers behind them that begin with a zero.
+    """
+
+    delimiter: str
+    decimal_point: str
+    rows: list[list[str]]
+    padded: bool
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Judge by the first rows."""
+        start, padded = _text_of(path)
+        delimiter, rows = _first_rows(start, tabs_first=_suffix(path) == ".tsv")
+        comma = delimiter == ";" and any(re.fullmatch(r"-?\d+,\d+", field) for row in rows for field in row)
+        return cls(delimiter, "," if comma else ".", rows, padded)
+
+    @property
+    def parse(self) -> Any:
+        """How lines become fields."""
+        return pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
+
+    def convert(self, types: Mapping[str, pa.DataType], columns: list[str] | None = None) -> Any:
+        """How fields become values: by types, inferred where there is none; of all columns or some."""
+        return pa.csv.ConvertOptions(
+            column_types=types,
+            include_columns=columns or [],
             null_values=MISSING,
             strings_can_be_null=True,
             auto_dict_encode=True,
             auto_dict_max_cardinality=10_000,
-            decimal_point="," if comma else ".",
+            decimal_point=self.decimal_point,
         )
-        return pa.csv.read_csv(path, parse_options=parse, convert_options=options)
+
+
+def as_strings(names: list[str]) -> Any:
+    """Say of a CSV that every field is a string, as it is."""
+    return pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+
+
+def _read_csv(path: Path, strings: Collection[str], *, raw: bool) -> pa.Table:
+    dialect = Dialect.of(path)
+    if raw:
+        names = pa.csv.open_csv(path, parse_options=dialect.parse).schema.names
+        return pa.csv.read_csv(path, parse_options=dialect.parse, convert_options=as_strings(names))
+
+    def read(strings: Collection[str]) -> pa.Table:
+        options = dialect.convert(dict.fromkeys(strings, pa.string()))
+        return pa.csv.read_csv(path, parse_options=dialect.parse, convert_options=options)
 
     table = read(strings)
-    codes = _codes(table, rows)
-    if padded and (whole := [name for name in _whole_numbers(table) if name not in codes]):
-        as_strings = pa.csv.ConvertOptions(column_types=dict.fromkeys(whole, pa.string()), include_columns=whole)
-        found = pa.csv.read_csv(path, parse_options=parse, convert_options=as_strings)
-        codes += [name for name in whole if pa.compute.any(pa.compute.match_substring_regex(found[name], r"^0\d+$")).as_py()]
+    codes = _codes(table, dialect.rows)
+    if dialect.padded and (whole := [name for name in _whole_numbers(table) if name not in codes]):
+        options = pa.csv.ConvertOptions(column_types=dict.fromkeys(whole, pa.string()), include_columns=whole)
+        found = pa.csv.read_csv(path, parse_options=dialect.parse, convert_options=options)
+        codes += [name for name in whole if is_padded(found[name])]
     return read({*strings, *codes}) if codes else table
+
+
+def is_padded(column: pa.ChunkedArray) -> bool:
+    """Whether a column of strings has numbers that begin with a zero, so that they are codes."""
+    return pa.compute.any(pa.compute.match_substring_regex(column, r"^0\d+$")).as_py() or False
 
 
 def _first_rows(start: str, *, tabs_first: bool) -> tuple[str, list[list[str]]]:
@@ -244,13 +319,30 @@ def _codes(table: pa.Table, rows: list[list[str]]) -> list[str]:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table in CSV or Parquet, by its name, whole or not at all."""
+    write_tables(iter([table]), path)
+
+
+def write_tables(tables: Iterator[pa.Table], path: Path) -> None:
+    """Write tables of one schema, one at least, as one table: in CSV or Parquet, by its name, whole or not at all."""
     check_table_name(path, writing=True)
-    if _suffix(path) in PARQUET:
-        write_whole(path, lambda file: pa.parquet.write_table(table, file))
-        return
     options = pa.csv.WriteOptions(delimiter="\t" if _suffix(path) == ".tsv" else ",")
-    plain = pa.table({name: _writable(table[name], name) for name in table.column_names})
-    write_whole(path, lambda file: pa.csv.write_csv(plain, file, options))
+
+    def write(file: BinaryIO) -> None:
+        writer: Any = None
+        try:
+            for table in tables:
+                if is_parquet(path):
+                    writer = writer or pa.parquet.ParquetWriter(file, table.schema)
+                    writer.write_table(table)
+                else:
+                    plain = pa.table({name: _writable(table[name], name) for name in table.column_names})
+                    writer = writer or pa.csv.CSVWriter(file, plain.schema, write_options=options)
+                    writer.write_table(plain)
+        finally:
+            if writer is not None:
+                writer.close()
+
+    write_whole(path, write)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

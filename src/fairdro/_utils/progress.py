@@ -1,13 +1,21 @@
 """Who is told how far long work has come, and a bar for those who look."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import Progress
 
 OnStep = Callable[[int, int], object]
 """Called with the number of finished steps and of all."""
+
+Stage = Callable[[str], AbstractContextManager[OnStep | None]]
+"""Makes a context for a named stage of the work, and says whom to tell its steps."""
+
+
+def quiet(what: str) -> AbstractContextManager[None]:
+    """Tell nobody."""
+    return nullcontext()
 
 
 @contextmanager

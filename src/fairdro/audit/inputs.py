@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairdro.errors import InputError
-from fairdro.estimators.columns import check_columns, labels_of
+from fairdro.estimators.columns import check_columns, known, labels_of
 from fairdro.groups import encode_labels
 from fairdro.metrics import FairClasses, class_codes
 
@@ -66,19 +66,15 @@ class Columns:
         self.threshold = float(np.median(self.scores)) if self.at_median else threshold
 
     def _whole(self, table: pa.Table, named: list[str]) -> pa.Table:
-        known = np.ones(table.num_rows, dtype=bool)
+        whole = np.ones(table.num_rows, dtype=bool)
         for name in named:
-            column = table[name]
-            valid = pa.compute.is_valid(column)
-            if pa.types.is_floating(column.type):
-                valid = pa.compute.and_not(valid, pa.compute.is_nan(column).fill_null(fill_value=False))
-            known &= valid.to_numpy()
-        if (lacking := int((~known).sum())) > 0:
+            whole &= known(table[name]).to_numpy()
+        if (lacking := int((~whole).sum())) > 0:
             words = " or ".join(map(repr, named))
             self.notes.append(f"{lacking:,} rows without {words} are left out.")
-        if not known.any():
+        if not whole.any():
             raise InputError(f"No row has a value in {' and '.join(map(repr, named))}.")
-        return table.filter(pa.array(known))
+        return table.filter(pa.array(whole))
 
     @cached_property
     def _coded(self) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -22,7 +22,7 @@ MOST_TABLES = 6  # on a terminal; a file has all
 
 
 def audit(
-    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet with predictions or scores.")],
+    file: options.Files,
     group: Annotated[list[str], typer.Option(help="Sensitive column; give several for each and their combinations.")],
     prediction: Annotated[
         list[str] | None, typer.Option(help="Column with what any model predicted; give two to compare them.")
@@ -46,24 +46,27 @@ def audit(
     force: options.Force = False,
 ) -> None:
     """Show how often each group gets the favourable outcome and, with a target, how often it is judged rightly."""
-    from fairdro._utils.files import check_new, read_table
+    from fairdro._utils.files import check_new
+    from fairdro._utils.parts import files_of, read_files
     from fairdro.audit import audit_table, write_audit
     from fairdro.audit.outputs import check_format
 
+    files, before = files_of(file), None if earlier is None else files_of([earlier])
     if out is not None:
         check_format(out)
-        check_new(out, force=force, inputs=[file, *([earlier] if earlier else [])])
-    with status(f"Reading {file} ..."):
-        table = read_table(file)
-        before = None if earlier is None else read_table(earlier)
+        check_new(out, force=force, inputs=[*files, *(before or [])])
+    named = {*group, *(prediction or []), *(name for name in (target, score) if name)}
+    with status(f"Reading {files[0]} ..."):
+        table = read_files(files, named)
+        rows_before = None if before is None else read_files(before, named)
     given = options.given_of(
         predictions=prediction, target=target, score=score, threshold=threshold, favourable=favourable,
-        fair_classes=fair_class, missing_groups=missing_groups, earlier=before,
+        fair_classes=fair_class, missing_groups=missing_groups, earlier=rows_before,
     )  # fmt: skip
     found = audit_table(table, groups=group, **given)
     if out is not None:
         audited = ", ".join([*found.predictions, *([score] if score else [])])
-        write_audit(found, out, title=f"Audit of {audited} in {file.name}")
+        write_audit(found, out, title=f"Audit of {audited} in {files[0].name if len(files) == 1 else f'{len(files)} files'}")
     _print(found)
     tell(f"The whole audit is in {out}." if out is not None else "Add --out audit.html for the whole audit as a page.")
 

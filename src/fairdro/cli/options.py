@@ -5,12 +5,26 @@ An option that is not given is None, and what it stands for is decided where it 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fairdro.errors import InputError
+
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="Table in CSV or Parquet: a file, several, or a folder of them.")
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="Memory that may be used, e.g. 4GB; by default half of the machine's. Larger tables stay on disk."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 KeepAccuracy = Annotated[
     float | None, typer.Option(help="Share of plain training's accuracy to keep on held-out rows; by default 0.95.")
@@ -69,6 +83,16 @@ NAMES: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
     "images or texts": ("data", lambda data: data.names("images", "texts")),
     "published": ("data", lambda data: [name for name, entry in data.DATASETS.items() if entry.check is not None]),
 }
+
+
+def memory_of(text: str | None) -> int:
+    """Return bytes, of a number with or without a unit; by default half of what the machine has."""
+    if text is None:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 4 * UNITS["GB"]
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)?", text.strip().upper())
+    if found is None or float(found[1]) == 0:
+        raise InputError(f"--memory takes a number of bytes, or one such as 500MB or 4GB; got {text!r}.")
+    return int(float(found[1]) * UNITS[found[2] or "B"])
 
 
 def given_of(**options: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 from fairdro._utils.markdown import percent
 from fairdro.cli import options
 from fairdro.cli.certificates import certifying
-from fairdro.cli.terminal import console, one_line, sentences, status, tell
+from fairdro.cli.terminal import console, one_line, sentences, status, steps, tell, together
 from fairdro.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fit(
-    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet.")],
+    file: options.Files,
     target: Annotated[str, typer.Option(help="Column to predict.")],
     group: Annotated[list[str], typer.Option(help="Sensitive column to be fair to; give several for their combinations.")],
     out: Annotated[Path, typer.Option(help="Folder for the model and its card.")],
@@ -60,14 +61,16 @@ def fit(
             autocompletion=options.complete("estimator"),
         ),
     ] = None,
+    memory: options.Memory = None,
     *,
     force: options.Force = False,
 ) -> None:
-    """Train a fair model on your own table and save it with its card."""
-    from fairdro._utils.files import check_writable, read_table
+    """Train a fair model on your own table and save it with its card; also under torchrun, for tables in many files."""
+    from fairdro._utils.files import check_writable
     from fairdro.estimators import save
+    from fairdro.estimators.large_tables import fit_files
     from fairdro.estimators.saving import check_free
-    from fairdro.estimators.tables import fit_table
+    from fairdro.training.processes import rank
 
     given = _choice(
         rho=rho,
@@ -86,15 +89,26 @@ def fit(
         max_iter=max_iter,
         estimator=estimator,
     )
-    if check_free(out) is not None and not force:
-        raise InputError(f"There is a model in {out} already; name another folder, or add --force to replace it.")
-    check_writable(out / "model.json")
-    with status(f"Reading {file} ..."):
-        table = read_table(file)
-    with sentences(late=True):
-        fitted = fit_table(table, target=target, groups=group, verbose=True, **given)
+    with together():
+        if check_free(out) is not None and not force:
+            raise InputError(f"There is a model in {out} already; name another folder, or add --force to replace it.")
+        check_writable(out / "model.json")
+        with sentences(late=True):
+            fitted = fit_files(
+                file, target=target, groups=group, memory=options.memory_of(memory), folder=_scratch(out), stage=steps,
+                verbose=rank() == 0, **given,
+            )  # fmt: skip
+        if rank() > 0:
+            return
     save(fitted.model, out)
     _print_fitted(fitted, f"The model and its card are in {out}.")
+
+
+def _scratch(out: Path) -> Path:
+    """Return the folder for temporary rows: TMPDIR where it is set, else the one the model goes into, as it is large."""
+    if "TMPDIR" in os.environ:
+        return Path(os.environ["TMPDIR"])
+    return next(parent for parent in (out.absolute(), *out.absolute().parents) if parent.is_dir())
 
 
 def _choice(**given: Any) -> dict[str, Any]:
@@ -217,32 +231,30 @@ def head(
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model made by `fairdro fit`, or file of a head.")],
-    file: Annotated[Path, typer.Argument(help="Table in CSV or Parquet; needs no group.")],
+    file: options.Files,
     out: Annotated[
         Path | None, typer.Option(help="Table to write, in CSV or Parquet; by default FILE with -predicted in its name.")
     ] = None,
     *,
     force: options.Force = False,
 ) -> None:
-    """Write a table again with the predicted class and the probability of every class."""
-    from fairdro._utils.files import check_new, check_table_name, is_text, read_table, write_table
-    from fairdro.estimators import FairDROHead, load
-    from fairdro.estimators.tables import predict_head_table, predict_table, string_columns
+    """Write a table again with the predicted class and the probability of every class; no group is needed."""
+    from fairdro._utils.files import check_new, check_table_name
+    from fairdro._utils.parts import Parts, files_of
+    from fairdro.estimators import load
+    from fairdro.estimators.large_tables import predict_parts
 
-    out = file.with_name(f"{file.stem}-predicted{file.suffix}") if out is None else out
+    files = files_of(file)
+    if out is None and len(files) > 1:
+        raise InputError("Name the table to write (--out), as several are read.")
+    out = files[0].with_name(f"{files[0].stem}-predicted{files[0].suffix}") if out is None else out
     check_table_name(out, writing=True)
-    check_new(out, force=force, inputs=[file])
-    with status(f"Predicting {file} ..."):
+    check_new(out, force=force, inputs=files)
+    with status(f"Reading {files[0]} ..."):
         fitted = load(model)
-        notes: list[str] = []
-        if isinstance(fitted, FairDROHead):
-            predicted = predict_head_table(fitted, read_table(file))
-        else:
-            predicted, notes = predict_table(fitted, read_table(file, strings=string_columns(fitted)))
-        table = read_table(file, raw=is_text(out) or not is_text(file))  # every field as it was; of CSV in Parquet, typed
-        for name in predicted.column_names:
-            table = table.append_column(name, predicted[name])
-        write_table(table, out)
+        parts = Parts.of(files)
+    with steps("predicting") as on_step:
+        notes = predict_parts(fitted, parts, out, on_step)
     for note in notes:
         tell(note)
-    tell(f"{table.num_rows:,} rows predicted; they are in {out}.")
+    tell(f"{parts.rows:,} rows predicted; they are in {out}.")

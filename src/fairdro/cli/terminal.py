@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -22,6 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from fairdro._utils.progress import OnStep
+from fairdro.errors import InputError
 
 if TYPE_CHECKING:
     from fairdro.bench import Bank, OnBankStep
@@ -61,23 +63,41 @@ def sentences(*, late: bool = False) -> Iterator[None]:
     def pass_on(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if str(message) not in told and category is not ResourceWarning:
             told[str(message)] = None
-            if not late:
+            if not late and _is_first():
                 say(str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = pass_on
         yield
-    for sentence in told if late else ():
+    for sentence in told if late and _is_first() else ():
         say(sentence)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Work with other processes if ``torchrun`` started this one; the first alone says what is refused."""
+    from fairdro.training.processes import LostProcessError, processes
+
+    with processes():
+        try:
+            yield
+        except InputError as error:
+            if _is_first() or isinstance(error, LostProcessError):
+                raise
+            raise typer.Exit(2) from error
+
+
+def _is_first() -> bool:
+    from fairdro.training.processes import rank
+
+    return rank() == 0
 
 
 @contextmanager
 def steps(what: str) -> Iterator[OnStep]:
     """Show a bar for a number of steps on a terminal, a line now and then elsewhere."""
-    from fairdro.training.processes import rank
-
-    if rank() > 0:
+    if not _is_first():
         yield lambda done, total: None
     elif console.is_terminal:
         with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -76,15 +76,31 @@ def _check_digits(values: Any, name: str) -> None:
         )
 
 
+def known(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which rows ``(N,)`` have a value."""
+    valid = pa.compute.is_valid(column)
+    if pa.types.is_floating(column.type):
+        valid = pa.compute.and_not(valid, pa.compute.is_nan(column).fill_null(fill_value=False))
+    return valid
+
+
 def with_target(table: pa.Table, target: str, notes: list[str]) -> pa.Table:
     """Return the rows that have a target, and say how many have none."""
-    known = pa.compute.is_valid(table[target])
-    if pa.types.is_floating(table[target].type):
-        known = pa.compute.and_not(known, pa.compute.is_nan(table[target]).fill_null(fill_value=False))
-    if (lacking := table.num_rows - pa.compute.sum(known).as_py()) == 0:
+    rows = known(table[target])
+    if (lacking := table.num_rows - pa.compute.sum(rows).as_py()) == 0:
         return table
-    notes.append(f"{lacking:,} rows without a value of {target!r} are left out.")
-    return table.filter(known)
+    notes.append(without_target(lacking, target))
+    return table.filter(rows)
+
+
+def without_target(lacking: int, target: str) -> str:
+    """Say how many rows have no target."""
+    return f"{lacking:,} rows without a value of {target!r} are left out."
+
+
+def without_group(lacking: int, name: str) -> str:
+    """Say how many rows have no value of a sensitive column, where that is one of its values."""
+    return f"{lacking:,} rows without a value of {name!r} are a group of their own."
 
 
 def starred(table: pa.Table, pattern: str) -> dict[str, str]:
@@ -116,7 +132,7 @@ def sensitive_columns(table: pa.Table, groups: Sequence[str], missing_groups: st
         column = table[name]
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if missing_groups == "group" and column.null_count:
-            notes.append(f"{column.null_count:,} rows without a value of {name!r} are a group of their own.")
+            notes.append(without_group(column.null_count, name))
         if pa.types.is_integer(kind):  # exact, however large
             frame[name] = pd.Series(column.cast(pa.string()).to_pylist(), dtype=object)
             continue

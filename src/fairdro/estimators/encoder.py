@@ -1,5 +1,6 @@
 """From a table as it was collected to features: dates as numbers, categories one-hot, missing values handled."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -9,9 +10,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fairdro.errors import InputError
+from fairdro.estimators.summaries import (
+    MAX_VALUES,
+    Summary,
+    as_frame,
+    kind_of,
+    numbers_in,
+    plain_values,
+    strings_in,
+    summaries_of,
+    too_many_values,
+)
 
 LARGEST = 1e37  # what single precision holds
-MAX_VALUES = 1000  # a column of more strings than this is a name or an identifier, not a category
 OTHER, MISSING = "(other)", "(missing)"
 
 
@@ -90,53 +101,55 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         X : DataFrame (pandas or polars), or array
         y : ignored
         """
+        return self.learn(summaries_of(X))
+
+    def learn(self, summaries: Sequence[Summary]) -> Self:
+        """Learn from what rows say of their columns: :func:`summaries_of` a table, or the sums of those of its pieces.
+
+        Parameters
+        ----------
+        summaries : sequence of Summary
+            An entry per column.
+        """
         if not isinstance(self.max_categories, int) or self.max_categories < 2:
             raise InputError(f"max_categories must be a whole number of at least 2, got {self.max_categories!r}.")
         if not isinstance(self.one_hot, bool):
             raise InputError(f"one_hot must be true or false, got {self.one_hot!r}.")
-        table = as_frame(X)
         self.notes_: list[str] = []
-        self.columns_ = [column for name in table.columns if (column := self._learn(table[name], str(name))) is not None]
+        self.columns_ = [column for summary in summaries if (column := self._column(summary)) is not None]
         if not self.columns_:
             raise InputError("There is no column to learn from: all values are missing, or there are no columns.")
-        self.feature_names_in_ = np.array([str(name) for name in table.columns], dtype=object)
+        self.feature_names_in_ = np.array([summary.name for summary in summaries], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 
-    def _learn(self, values: pd.Series, name: str) -> Column | None:
-        missing = int(values.isna().sum())
-        if missing == len(values):
+    def _column(self, found: Summary) -> Column | None:
+        name, missing = found.name, found.missing
+        if found.kind is None:
             self.notes_.append(f"{name!r} has no values and is left out.")
             return None
-        values = _plain(values)
-        kind = _kind(values)
-        if kind == "category":
-            return self._learn_category(values, name, missing)
-        numbers = _numbers(values, name, kind)
-        if np.nanmax(np.abs(numbers)) > LARGEST:
+        if found.kind == "category":
+            return self._category(found)
+        if max(-found.low, found.high) > LARGEST:
             raise InputError(f"The column {name!r} has numbers too large to compute with; give it another unit.")
         if missing and self.one_hot:
             self.notes_.append(
-                f"{name!r} misses {missing:,} of {len(values):,} values; they count as its median, and as missing."
+                f"{name!r} misses {missing:,} of {found.rows:,} values; they count as its median, and as missing."
             )
-        return Column(name, kind, missing > 0, float(np.nanmedian(numbers)))
+        return Column(name, found.kind, missing > 0, found.median)
 
-    def _learn_category(self, values: pd.Series, name: str, missing: int) -> Column:
-        codes, strings = _strings(values)
-        if len(strings) > MAX_VALUES:
-            raise InputError(
-                f"The column {name!r} has {len(strings):,} different strings, too many for categories (at most "
-                f"{MAX_VALUES:,}); leave it out (--drop), or put its values into fewer."
-            )
-        counts = np.bincount(codes[codes >= 0], minlength=len(strings))
-        kept = np.argsort(-counts, kind="stable")
-        others = len(strings) > self.max_categories
+    def _category(self, found: Summary) -> Column:
+        name, missing, counts = found.name, found.missing, found.counts
+        if len(counts) > MAX_VALUES:
+            raise too_many_values(name, len(counts))
+        kept = sorted(counts, key=lambda value: (-counts[value], value))
+        others = len(counts) > self.max_categories
         if others:
             kept = kept[: self.max_categories - 1]
-            self.notes_.append(f"{name!r} has {len(strings):,} values; all but the {len(kept)} most frequent count as one.")
+            self.notes_.append(f"{name!r} has {len(counts):,} values; all but the {len(kept)} most frequent count as one.")
         if missing and self.one_hot:
-            self.notes_.append(f"{name!r} misses {missing:,} of {len(values):,} values; missing is a category of its own.")
-        return Column(name, "category", missing > 0, values=tuple(sorted(strings[i] for i in kept)), others=others)
+            self.notes_.append(f"{name!r} misses {missing:,} of {found.rows:,} values; missing is a category of its own.")
+        return Column(name, "category", missing > 0, values=tuple(sorted(kept)), others=others)
 
     def transform(self, X: Any) -> np.ndarray | pd.DataFrame:
         """Return the features ``(N, D)``, one-hot in single precision; further columns of the table are ignored."""
@@ -160,9 +173,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         table.columns = table.columns.map(str)
         counts = {}
         for column in self.columns_:
-            values = _plain(table[column.name])
+            values = plain_values(table[column.name])
             known = pd.Index(column.values)
-            codes, strings = _strings(values) if column.kind == "category" else (np.empty(0, dtype=np.int64), [])
+            codes, strings = strings_in(values) if column.kind == "category" else (np.empty(0, dtype=np.int64), [])
             new = ~pd.Index(strings, dtype=object).isin(known)
             counts[column.name] = int(values.isna().sum()), int(np.append(new, False)[codes].sum())
         return counts
@@ -193,90 +206,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         return encoder
 
 
-def as_frame(X: Any) -> pd.DataFrame:
-    """Return a table of pandas, polars or pyarrow, or an array, as a DataFrame that may be changed."""
-    if hasattr(X, "to_pandas"):
-        X = X.to_pandas()
-    if isinstance(X, pd.DataFrame):
-        table = X.copy(deep=False)
-    elif getattr(X, "ndim", 0) == 2:
-        table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    else:
-        raise InputError(f"The features must be a table with rows and columns, got {type(X).__name__}.")
-    if len(table) == 0:
-        raise InputError("The table has no rows.")
-    if not table.columns.map(str).is_unique:
-        raise InputError("The table has two columns of the same name; rename one.")
-    return table
-
-
-def _kind(values: pd.Series) -> str:
-    if pd.api.types.is_datetime64_any_dtype(values):
-        return "date"
-    return "number" if pd.api.types.is_numeric_dtype(values) else "category"
-
-
-def _plain(values: pd.Series) -> pd.Series:
-    """Return a column of objects as what they are: numbers of any kind, dates, lengths of time in days."""
-    if isinstance(values.dtype, pd.ArrowDtype):
-        values = values.astype(object)
-    if values.dtype == object:
-        values = values.infer_objects()
-        found = pd.api.types.infer_dtype(values, skipna=True)
-        if found in {"decimal", "boolean"}:  # truths are numbers, also where one is missing
-            values = values.astype(float)
-        elif found == "date":
-            values = pd.to_datetime(values)
-    return values.dt.total_seconds() / 86_400 if pd.api.types.is_timedelta64_dtype(values) else values
-
-
 def _check_kind(column: Column, values: pd.Series) -> None:
     """Refuse values of another kind than in training."""
-    kind = _kind(_plain(values))
+    kind = kind_of(plain_values(values))
     if values.notna().any() and {column.kind, kind} in ({"number", "date"}, {"date", "category"}) and kind != column.kind:
         raise InputError(f"The column {column.name!r} holds a {column.kind} in training, but here a {kind}.")
 
 
-def _numbers(values: pd.Series, name: str, kind: str) -> np.ndarray:
-    """Return a column as numbers, NaN where missing; a date as days since 1970."""
-    values = _plain(values)
-    if kind == "date":
-        if values.isna().all():
-            return np.full(len(values), np.nan)
-        in_utc = values if values.dt.tz is None else values.dt.tz_convert(None)  # a moment is the same in every zone
-        seconds = in_utc.to_numpy("datetime64[s]")
-        return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 86_400)
-    if _kind(values) != "number":
-        read = pd.to_numeric(values, errors="coerce")
-        if (wrong := read.isna() & values.notna()).any():
-            raise InputError(
-                f"The column {name!r} holds numbers in training, but here strings like {values[wrong].iloc[0]!r}."
-            )
-        values = read
-    numbers = values.to_numpy(np.float64, na_value=np.nan)
-    if np.isinf(numbers).any():
-        raise InputError(f"The column {name!r} has infinite values; leave them empty or give them a number.")
-    return numbers
-
-
-def _strings(values: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """Return codes, -1 where missing, and the distinct values as strings."""
-    try:
-        codes, distinct = pd.factorize(values)
-    except TypeError:  # lists and the like cannot be hashed
-        codes, distinct = pd.factorize(values.map(str, na_action="ignore"))
-    codes_of_string, strings = pd.factorize(np.array([_string(value) for value in distinct], dtype=object))
-    return np.append(codes_of_string, -1)[codes], list(strings)
-
-
-def _string(value: Any) -> str:
-    """Return a value as a string; a whole number is the same in a column of integers and in one with missing values."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _places(column: Column, values: pd.Series) -> np.ndarray:
     """Return the category of every row by its position, -1 where it is missing or not known."""
-    codes, strings = _strings(values)
+    codes, strings = strings_in(values)
     places = pd.Index(column.values).get_indexer(pd.Index(strings))
     if column.others:
         places[places < 0] = len(column.values)
@@ -288,7 +227,7 @@ def _as_it_is(column: Column, values: pd.Series) -> Any:
     _check_kind(column, values)
     if column.kind == "category":
         return pd.Categorical.from_codes(_places(column, values), categories=pd.Index(column.categories))
-    return _numbers(values, column.name, column.kind)
+    return numbers_in(values, column.name, column.kind)
 
 
 def _write(column: Column, values: pd.Series, out: np.ndarray) -> None:
@@ -300,7 +239,7 @@ def _write(column: Column, values: pd.Series, out: np.ndarray) -> None:
         out[known, places[known]] = 1
         missing = values.isna().to_numpy()
     else:
-        numbers = _numbers(values, column.name, column.kind)
+        numbers = numbers_in(values, column.name, column.kind)
         missing = np.isnan(numbers)
         out[:, 0] = np.where(missing, 0, numbers - column.median)
     if column.missing:

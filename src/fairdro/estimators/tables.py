@@ -1,7 +1,7 @@
 """From a table in a file to a fair model and to predictions: what the command line does for tables."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +127,7 @@ def fit_table(
         ``certify`` and ``delta``, as of :class:`~fairdro.FairDROClassifierCV`; ``max_iter`` of models of layers.
     """
     check_columns(table, [target, *groups, *drop])
-    _check_options(target, groups, model, rho, keep_accuracy)
+    check_options(target, groups, model, rho, keep_accuracy)
     if estimator is not None and model != "head":
         raise InputError("An estimator is for model head only; leave it out.")
     if "max_iter" in options and model not in BANKS:
@@ -148,7 +148,7 @@ def fit_table(
         "keep_accuracy": keep_accuracy,
         "cv": ShuffleSplit(1, test_size=1 / FOLDS, random_state=0) if large else FOLDS,
         "missing_groups": missing_groups,
-        "class_weight": _costs(class_weight, y),
+        "class_weight": costs_of(class_weight, y),
         "certify": aside,
     }
     classifier: FairDROHeadClassifier | FairDROClassifierCV
@@ -159,14 +159,19 @@ def fit_table(
     else:
         classifier = FairDROClassifierCV(rho, model=model, verbose=verbose, **options)
     classifier.fit(X, y, sensitive_features=sensitive)
-    notes += [*encoder.notes_, *([classifier._unknown_] if classifier._unknown_ else [])]
+    return fitted(encoder, classifier, notes)
+
+
+def fitted(encoder: TableEncoder, classifier: Any, notes: list[str]) -> FittedTable:
+    """Return a fitted encoder and classifier as one model, with what there is to say of both after ``notes``."""
+    notes = [*notes, *encoder.notes_, *([classifier._unknown_] if classifier._unknown_ else [])]
     if classifier.merged_groups_:
         merged, least = ", ".join(map(repr, classifier.merged_groups_)), classifier.min_cell_size
         notes.append(f"Groups are merged so that all have {least} held-out rows of every class: {merged} count as one.")
     return FittedTable(Pipeline([("encode", encoder), ("classify", classifier)]), notes)
 
 
-def _costs(given: Mapping[str, float] | str | None, y: np.ndarray) -> Any:
+def costs_of(given: Mapping[str, float] | str | None, y: np.ndarray) -> Any:
     """Return costs by the labels of the classes, given by their names."""
     if given is None or isinstance(given, str):
         return given
@@ -176,7 +181,8 @@ def _costs(given: Mapping[str, float] | str | None, y: np.ndarray) -> Any:
     return {labels[name]: cost for name, cost in given.items()}
 
 
-def _check_options(target: str, groups: Sequence[str], model: str, rho: float | None, keep_accuracy: float) -> None:
+def check_options(target: str, groups: Sequence[str], model: str, rho: float | None, keep_accuracy: float) -> None:
+    """Refuse options that cannot be, before anything is read or trained."""
     if model not in (known := [*models_for_tables(), "head"]):
         raise unknown_name("model", model, known)
     if not groups:
@@ -235,7 +241,7 @@ def fit_head_table(
         ``objective``, ``fair_classes``, ``keep_class_accuracy``, ``floor``, ``rule``, ``certify`` and ``delta``, likewise.
     """
     check_columns(table, [target, *groups])
-    _check_options(target, groups, "head", rho, keep_accuracy)
+    check_options(target, groups, "head", rho, keep_accuracy)
     notes: list[str] = []
     table = with_target(table, target, notes)
     y = labels_of(table[target], target).astype(str)
@@ -253,7 +259,7 @@ def fit_head_table(
     head = fit_head(
         numbers_of(table, columns["class"]), p_group, y, sensitive, classes=list(classes), rho=rho,
         keep_accuracy=keep_accuracy, infer_groups=group_columns is not None, missing_groups=missing_groups,
-        class_weight=_costs(class_weight, y), **options,
+        class_weight=costs_of(class_weight, y), **options,
     )  # fmt: skip
     head._columns_ = columns
     return FittedTable(head, [*notes, *([head._unknown_] if head._unknown_ else [])])
@@ -296,25 +302,33 @@ def predict_table(model: Pipeline, table: pa.Table) -> tuple[pa.Table, list[str]
     table : pyarrow.Table
         With the columns it was trained on, of the same kinds; others are ignored.
     """
-    classes = model.classes_
-    added = _added(classes, table)
-    predicted, pieces = [], []
-    unseen = dict.fromkeys((column.name for column in model[0].columns_), np.zeros(2, dtype=np.int64))
-    for first in range(0, table.num_rows, ROWS_PER_PIECE):
-        frame = as_pandas(table.slice(first, ROWS_PER_PIECE))
+    notes: list[str] = []
+    pieces = (table.slice(first, ROWS_PER_PIECE) for first in range(0, table.num_rows, ROWS_PER_PIECE))
+    return pa.concat_tables(predict_tables(model, pieces, notes)).combine_chunks(), notes
+
+
+def predict_tables(model: Pipeline, tables: Iterable[pa.Table], notes: list[str]) -> Iterator[pa.Table]:
+    """Give the predictions of one table after another, and add to ``notes`` what there is to say of all when they end.
+
+    Parameters
+    ----------
+    model : Pipeline
+        Of :func:`fit_table`.
+    tables : iterable of pyarrow.Table
+        As of :func:`predict_table`, each small enough for memory.
+    notes : list of str
+    """
+    rows, unseen = 0, dict.fromkeys((column.name for column in model[0].columns_), np.zeros(2, dtype=np.int64))
+    for table in tables:
+        added = _added(model.classes_, table)
+        frame = as_pandas(table)
         features = model[0].transform(frame)
-        predicted.append(model[-1].predict(features))
-        pieces.append(model[-1].predict_proba(features))
+        columns = [model[-1].predict(features), *model[-1].predict_proba(features).T]
         unseen = {name: unseen[name] + counts for name, counts in model[0].count_unseen(frame).items()}
-    columns = [np.concatenate(predicted), *np.concatenate(pieces).T]
-    predictions = pa.table({name: pa.array(column) for name, column in zip(added, columns, strict=True)})
-    notes = [
-        f"{name!r} misses {missing:,} of {table.num_rows:,} values."
-        for name, (missing, _) in unseen.items() if missing
-    ] + [
-        f"{new:,} values of {name!r} were never seen in training." for name, (_, new) in unseen.items() if new
-    ]  # fmt: skip
-    return predictions, notes
+        rows += table.num_rows
+        yield pa.table({name: pa.array(column) for name, column in zip(added, columns, strict=True)})
+    notes += [f"{name!r} misses {missing:,} of {rows:,} values." for name, (missing, _) in unseen.items() if missing]
+    notes += [f"{new:,} values of {name!r} were never seen in training." for name, (_, new) in unseen.items() if new]
 
 
 def string_columns(model: Any) -> list[str]:

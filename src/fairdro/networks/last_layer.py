@@ -6,10 +6,11 @@ from torch import nn
 
 from fairdro._utils.files import make_folder
 from fairdro._utils.hashing import digest
+from fairdro._utils.progress import Stage, quiet
 from fairdro.data.features import save_features
 from fairdro.methods import Scratch
 from fairdro.networks.onnx import faster
-from fairdro.networks.runs import Job, Stage, load_examples, quiet
+from fairdro.networks.runs import Job, load_examples
 from fairdro.training.inputs import features_of, some_of
 from fairdro.training.network import train_network
 

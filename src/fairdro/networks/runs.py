@@ -3,8 +3,6 @@
 import json
 import math
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from fairdro._utils.files import make_folder, write_whole
-from fairdro._utils.progress import OnStep
+from fairdro._utils.progress import OnStep, Stage, quiet
 from fairdro._utils.seeding import number
 from fairdro.data import DATASETS, Entry, Examples, load_dataset, names
 from fairdro.data.base import check_protocol
@@ -29,16 +27,8 @@ from fairdro.training.inputs import logits_of
 from fairdro.training.network import Recipe, TrainedNetwork, train_network
 from fairdro.training.processes import rank
 
-Stage = Callable[[str], AbstractContextManager[OnStep | None]]
-"""Makes a context for a named stage of the work, and says whom to tell its steps."""
-
 WIDTH = 64
 WEIGHTS, RESULT = "network.safetensors", "result.json"
-
-
-def quiet(what: str) -> AbstractContextManager[None]:
-    """Tell nobody."""
-    return nullcontext()
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,26 @@
 """Several processes that train together under ``torch.distributed``; alone, a process is all of them."""
 
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from fairdro.errors import InputError
+
+T = TypeVar("T")
+
+
+class LostProcessError(InputError):
+    """Another process has ended, or this one was told to."""
+
+    def __init__(self) -> None:
+        super().__init__("The processes that train together end, as one of them has ended or was told to.")
 
 
 @contextmanager
@@ -14,9 +28,10 @@ def processes() -> Iterator[None]:
     """Join the other processes if this one was started by ``torchrun``, and leave them at the end."""
     started = "TORCHELASTIC_RUN_ID" in os.environ and not dist.is_initialized()
     if started:
+        signal.signal(signal.SIGTERM, _end)  # which torchrun sends when another process has ended
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     try:
         yield
     finally:
@@ -37,7 +52,8 @@ def rank() -> int:
 def gathered(values: Tensor) -> Tensor:
     """Return the rows of all processes, of which there are equally many; gradients flow to this process's own."""
     parts = [torch.empty_like(values) for _ in range(world())]
-    dist.all_gather(parts, values.detach().contiguous())
+    with _all_there():
+        dist.all_gather(parts, values.detach().contiguous())
     parts[rank()] = values
     return torch.cat(parts)
 
@@ -47,5 +63,53 @@ def added_up(values: Tensor) -> Tensor:
     if world() == 1:
         return values
     total = values.clone()
-    dist.all_reduce(total)
+    with _all_there():
+        dist.all_reduce(total)
     return total
+
+
+def gathered_arrays(values: np.ndarray) -> list[np.ndarray]:
+    """Return an array ``(N,)`` of every process, each of its own length."""
+    if world() == 1:
+        return [values]
+    own = torch.from_numpy(np.ascontiguousarray(values).copy())
+    lengths = [torch.empty(1, dtype=torch.int64) for _ in range(world())]
+    with _all_there():
+        dist.all_gather(lengths, torch.tensor([len(own)]))
+        longest = max(int(length) for length in lengths)
+        padded = torch.cat([own, own.new_zeros(longest - len(own))])
+        parts = [torch.empty_like(padded) for _ in range(world())]
+        dist.all_gather(parts, padded)
+    return [part[: int(length)].numpy() for part, length in zip(parts, lengths, strict=True)]
+
+
+def gathered_text(text: str) -> list[str]:
+    """Return a text of every process."""
+    return [part.tobytes().decode() for part in gathered_arrays(np.frombuffer(text.encode(), dtype=np.uint8))]
+
+
+def agreed(work: Callable[[], T]) -> T:
+    """Do this process's share of some work; where that of one is refused, all refuse it by the same sentence."""
+    if world() == 1:
+        return work()
+    refused, done = "", None
+    try:
+        done = work()
+    except InputError as error:
+        refused = str(error)
+    if refusals := [text for text in gathered_text(refused) if text]:
+        raise InputError(refusals[0])
+    return done  # type: ignore[return-value] # there is no refusal, so it is what was done
+
+
+@contextmanager
+def _all_there() -> Iterator[None]:
+    """Say in a sentence that another process has ended."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise LostProcessError from error
+
+
+def _end(*_: object) -> None:
+    raise LostProcessError

@@ -1,0 +1,268 @@
+"""From a table larger than memory to a fair linear model, and to predictions.
+
+Training passes over the files twice: first to find columns, classes and groups (:mod:`~fairdro.estimators.survey`), then to
+encode the rows and write them into a temporary file, sorted by class and group. Under ``torch.distributed`` every process
+reads its share of the files, and all come to the same encoder.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from fairdro._utils.files import is_text, write_tables
+from fairdro._utils.parts import Parts, files_of, most_fields, read_files
+from fairdro._utils.progress import OnStep, Stage, quiet
+from fairdro.errors import InputError
+from fairdro.estimators.columns import as_pandas, without_target
+from fairdro.estimators.cv import FairDROClassifierCV
+from fairdro.estimators.encoder import TableEncoder
+from fairdro.estimators.head import FairDROHead
+from fairdro.estimators.summaries import Summary
+from fairdro.estimators.survey import Source, Survey, places
+from fairdro.estimators.tables import (
+    FittedTable,
+    check_options,
+    costs_of,
+    fit_table,
+    fitted,
+    predict_head_table,
+    predict_tables,
+    string_columns,
+)
+from fairdro.fixed_sequence import CertifiedDCA
+from fairdro.groups import Groups
+from fairdro.training.processes import agreed, world
+from fairdro.training.rows import DrawnSplit, RowsOnDisk, draws_of
+
+GB = 1_000_000_000
+BYTES_PER_FEATURE, BYTES_PER_FIELD = 16, 16  # of a row in memory: as it is, encoded, scaled, and in a fold
+MOST_BYTES_PER_FIELD = 100
+PIECE_BYTES = 1 << 26
+EXACT_IN_HALF = 1024  # whole numbers and halves up to here are exact in half precision
+
+
+def fit_files(paths: Sequence[Path], *, memory: int, folder: Path, stage: Stage = quiet, **options: Any) -> FittedTable:
+    """Train on a table in files, as :func:`fit_parts` says; one that surely fits into memory is read at once.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files, folders of files, or names with a ``*``.
+    memory, folder, stage, **options
+        As of :func:`fit_parts`.
+    """
+    files = files_of(paths)
+    if world() == 1 and most_fields(files) * MOST_BYTES_PER_FIELD <= memory:
+        with stage("reading"):
+            table = read_files(files)
+        return fit_table(table, **options)
+    with stage("looking at files") as on_step:
+        parts = agreed(lambda: Parts.of(files, on_step))
+    return fit_parts(parts, memory=memory, folder=folder, stage=stage, **options)
+
+
+def fit_parts(
+    parts: Parts,
+    *,
+    target: str,
+    groups: Sequence[str],
+    memory: int,
+    folder: Path,
+    drop: Sequence[str] = (),
+    model: str = "linear",
+    stage: Stage = quiet,
+    **options: Any,
+) -> FittedTable:
+    """Train on a table in files: in memory if it fits, else with its rows in a temporary file.
+
+    Parameters
+    ----------
+    parts : Parts
+    target, groups, drop, model
+        As of :func:`~fairdro.estimators.tables.fit_table`.
+    memory : int
+        Bytes that may be used; a table that takes more is not loaded.
+    folder : Path
+        Where the temporary file is kept. It has no name, so that nothing is left behind.
+    stage : callable
+        Makes a context for a named stage of the work, and says whom to tell its steps.
+    **options
+        As of :func:`~fairdro.estimators.tables.fit_table`. A model that is not linear, groups that are inferred, and rows
+        that are set aside to certify need a table that fits.
+    """
+    check_options(target, groups, model, options.get("rho"), options.get("keep_accuracy", 0.95))
+    source = Source(parts, target, groups, drop)
+    with stage("reading") as on_step:
+        survey = source.survey(on_step)
+    encoder = TableEncoder().learn(survey.columns)
+    width = len(source.features if model == "boosting" else encoder.get_feature_names_out())
+    needed = survey.rows * (width * BYTES_PER_FEATURE + len(parts.schema) * BYTES_PER_FIELD)
+    asked = f"about {_in_words(needed)} of memory, and {_in_words(memory)} may be used (--memory)"
+    if world() == 1 and needed <= memory:
+        with stage("loading") as on_step:
+            whole = parts.read(on_step=on_step)
+        done = fit_table(whole, target=target, groups=groups, drop=drop, model=model, **options)
+        return FittedTable(done.model, [f"The table is trained on in memory: it takes {asked}.", *done.notes])
+    why = f"It would take {asked}" if world() == 1 else f"{world()} processes train on it"
+    _refuse_what_needs_memory(model, options, why)
+    done = _fit_on_disk(survey, encoder, folder, stage, **options)
+    return FittedTable(done.model, [f"The rows of the table are kept in a temporary file. {why}.", *done.notes])
+
+
+def _refuse_what_needs_memory(model: str, options: Mapping[str, Any], why: str) -> None:
+    if model != "linear":
+        raise InputError(
+            f"The table cannot be trained on by model {model}. {why}: use fewer rows, --model linear, or for trees "
+            "fairdro.dask."
+        )
+    if options.get("missing_groups") == "infer":
+        raise InputError(f"Groups cannot be inferred in this table. {why}: use --missing-groups group or ignore.")
+    if options.get("certify") or isinstance(options.get("rule"), CertifiedDCA):
+        raise InputError(f"No rows of this table can be set aside. {why}: keep some files back, and use fairdro certify.")
+
+
+def _in_words(size: float) -> str:
+    return f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.1f} MB"
+
+
+def _fit_on_disk(
+    survey: Survey,
+    encoder: TableEncoder,
+    folder: Path,
+    stage: Stage,
+    *,
+    rho: float | None = None,
+    class_weight: Mapping[str, float] | str | None = None,
+    missing_groups: str = "group",
+    **options: Any,
+) -> FittedTable:
+    """Encode the rows into a temporary file, and train on that."""
+    classes, y = np.unique(survey.labels, return_inverse=True)
+    groups, notes = survey.groups(missing_groups)
+    n_groups = len(groups.names) + groups.unknown_group
+    codes = y * n_groups + groups.values
+    classifier = FairDROClassifierCV(
+        rho, cv=DrawnSplit(), class_weight=costs_of(class_weight, classes), missing_groups=missing_groups, **options
+    )
+    with agreed(lambda: _temporary(folder)) as file:
+        with stage("encoding") as on_step:
+            X, own = agreed(lambda: _encoded(survey, encoder, codes, file, folder, on_step))
+        group = own % n_groups
+        known = group < len(groups.names) if groups.unknown_group else None
+        classifier.fit(
+            X,
+            pd.Categorical.from_codes(own // n_groups, categories=pd.Index(classes)),
+            sensitive_features=Groups(group, groups.names, known, unknown_group=groups.unknown_group),
+        )
+    lacking = [without_target(survey.lacking, survey.source.target)] if survey.lacking else []
+    return fitted(encoder, classifier, [*lacking, *notes])
+
+
+def _temporary(folder: Path) -> Any:
+    """Return an open file without a name, so that nothing is left behind whatever happens."""
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError as error:
+        raise InputError(f"Cannot write into {folder}: {error.strerror}; name another folder by TMPDIR.") from error
+
+
+def _encoded(
+    survey: Survey, encoder: TableEncoder, codes: np.ndarray, file: BinaryIO, folder: Path, on_step: OnStep | None
+) -> tuple[RowsOnDisk, np.ndarray]:
+    """Write the encoded rows of this process sorted by the ``codes`` of class and group; return also that of every row.
+
+    Rows of one code stay in their order.
+    """
+    counts = np.bincount(codes, weights=survey.own).astype(np.int64)
+    rows, width = int(counts.sum()), len(encoder.get_feature_names_out())
+    dtype = np.dtype(np.float16 if _is_exact_in_half(encoder, survey.columns) else np.float32)
+    _check_room(rows * width * dtype.itemsize, folder)
+    draws = np.empty(rows, dtype=np.uint32)
+    ends = np.cumsum(counts) - counts  # where the next row of each code belongs
+    piece = max(PIECE_BYTES // (4 * width), 1)
+    for batch in survey.source.batches(on_step):
+        all_codes = codes[places(batch.keys, survey.cells)]
+        for first in range(0, len(all_codes), piece):
+            order = first + np.argsort(all_codes[first : first + piece], kind="stable")
+            X = np.asarray(encoder.transform(as_pandas(batch.features.slice(first, piece))), dtype)[order - first]
+            drawn = draws_of(batch.numbers[order])
+            present, starts, sizes = np.unique(all_codes[order], return_index=True, return_counts=True)
+            for code, start, size in zip(present, starts, sizes, strict=True):
+                _write(file, X[start : start + size], int(ends[code]) * width * dtype.itemsize, folder)
+                draws[ends[code] : ends[code] + size] = drawn[start : start + size]
+                ends[code] += size
+    return RowsOnDisk(file, (rows, width), dtype.name, draws), np.repeat(np.arange(len(counts)), counts)
+
+
+def _check_room(needed: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"The encoded rows need {_in_words(needed)} on disk, but {folder} has {_in_words(free)} left; name a folder "
+            "with more by TMPDIR."
+        )
+
+
+def _is_exact_in_half(encoder: TableEncoder, columns: list[Summary]) -> bool:
+    """Whether half precision loses nothing: categories, and whole numbers that are close to a median of whole or half."""
+    medians = {column.name: column.median for column in encoder.columns_ if column.kind != "category"}
+    return all(
+        found.whole and medians[found.name] * 2 % 1 == 0
+        and max(medians[found.name] - found.low, found.high - medians[found.name]) <= EXACT_IN_HALF
+        for found in columns if found.name in medians
+    )  # fmt: skip
+
+
+def _write(file: BinaryIO, rows: np.ndarray, offset: int, folder: Path) -> None:
+    view = memoryview(rows.tobytes())
+    try:
+        while view:
+            written = os.pwrite(file.fileno(), view, offset)
+            view, offset = view[written:], offset + written
+    except OSError as error:
+        raise InputError(
+            f"Cannot write the encoded rows into {folder}: {error.strerror}; name a folder with more room by TMPDIR."
+        ) from error
+
+
+def predict_parts(model: Any, parts: Parts, out: Path, on_step: OnStep | None = None) -> list[str]:
+    """Write a table again with predictions, batch by batch; return what there is to say of it.
+
+    Parameters
+    ----------
+    model : Pipeline or FairDROHead
+        Of a table.
+    parts : Parts
+    out : Path
+        In CSV or Parquet. Every field is as it was; those of CSV have types in Parquet.
+    on_step : callable, optional
+    """
+    head = isinstance(model, FairDROHead)
+    strings = [] if head else string_columns(model)
+    as_it_was = is_text(out) or parts.parts[0].dialect is None
+    notes: list[str] = []
+    waiting: list[pa.Table] = []
+
+    def read() -> Iterator[pa.Table]:
+        for part, raw in parts.raw_batches(on_step):
+            waiting.append(raw if as_it_was else parts.typed(part, raw))
+            yield parts.typed(part, raw, strings)
+
+    def predicted() -> Iterator[pa.Table]:
+        for added in (
+            (predict_head_table(model, table) for table in read()) if head else predict_tables(model, read(), notes)
+        ):
+            table = waiting.pop()
+            for name in added.column_names:
+                table = table.append_column(name, added[name])
+            yield table
+
+    write_tables(predicted(), out)
+    return notes
