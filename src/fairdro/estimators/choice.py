@@ -38,6 +38,7 @@ from fairdro.selection import (
     who_pays_most,
 )
 from fairdro.training.folds import FOLDS, folds_of
+from fairdro.training.threads import torch_threads
 from fairdro.who_pays import KEEP_CLASS_ACCURACY
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class HeldOut:
     seen: np.ndarray | None = None
 
     @classmethod
+    @torch_threads(1)
     def of(cls, predictions: Tensor, ordinary: Tensor, cells: Cells, plain: int) -> HeldOut:
         """Count predictions ``(P, N)`` and those of ordinary training ``(N,)``; radius ``plain`` is plain training."""
         known, rows = cells.known_part, cells.known_rows

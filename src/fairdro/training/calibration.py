@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from fairdro.cells import Cells
+from fairdro.training.threads import torch_threads
 
 LEAST = 1e-6  # below, a probability is as good as zero
 WARMEST, NEWTON_STEPS = 20.0, 30
@@ -43,6 +44,7 @@ def _softmax(logs: np.ndarray) -> np.ndarray:
     return torch.from_numpy(logs).softmax(-1).numpy()
 
 
+@torch_threads(1)
 def fit_temperatures(probabilities: np.ndarray, cells: Cells) -> np.ndarray:
     """Return the temperatures of class and group with the smallest log-loss."""
     rows = some_rows(len(cells))
@@ -54,6 +56,7 @@ def fit_temperatures(probabilities: np.ndarray, cells: Cells) -> np.ndarray:
     return 1 / np.array(inverse)
 
 
+@torch_threads(1)
 def fit_class_scaling(logs: np.ndarray, cells: Cells) -> np.ndarray:
     """Return a scaling of the classes' log-probabilities or logits ``(N, Y)``, as :func:`scale` takes it.
 
