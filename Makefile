@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
 .PHONY: install install-test demo test test-all lint fuzz chaos bench bench-estimators bench-boosting bench-head bench-choices \
-	bench-certificates reproduction deep data clean
+	bench-certificates bench-busy reproduction deep data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -84,6 +84,11 @@ bench-choices: install-test
 # The figures in docs/certificates.md: bounds checked by simulation, and Adult from end to end; some minutes.
 bench-certificates: install-test
 	$(BIN)/python benchmarks/certificates.py
+
+# What a busy machine costs: fits alone and beside processes that it starts itself, and boosting against stock LightGBM; run it on
+# a machine that is idle otherwise. Under five minutes.
+bench-busy: install-test
+	$(BIN)/python benchmarks/busy.py --out build/busy.json
 
 # docs/deep.md and its pictures, from the results in benchmarks/results; no training. benchmarks/deep.py says how they were made.
 deep: install

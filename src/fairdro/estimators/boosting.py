@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from joblib import effective_n_jobs
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -203,7 +202,7 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
             num_leaves=self.num_leaves,
             min_child_samples=self.min_child_samples,
             categorical=tuple(int(j) for j in self.categories_),
-            threads=effective_n_jobs(self.n_jobs),
+            threads=self._threads(),
             seed=self._seed(),
         )
 

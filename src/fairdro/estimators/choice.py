@@ -39,6 +39,7 @@ from fairdro.selection import (
 )
 from fairdro.training.folds import FOLDS, folds_of
 from fairdro.training.rows import is_shared, total
+from fairdro.training.threads import torch_threads
 from fairdro.who_pays import KEEP_CLASS_ACCURACY
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class HeldOut:
     seen: np.ndarray | None = None
 
     @classmethod
+    @torch_threads(1)
     def of(cls, predictions: Tensor, ordinary: Tensor, cells: Cells, plain: int) -> HeldOut:
         """Count predictions ``(P, N)`` and those of ordinary training ``(N,)``; radius ``plain`` is plain training."""
         known, rows = cells.known_part, cells.known_rows

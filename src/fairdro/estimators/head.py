@@ -32,6 +32,7 @@ from fairdro.selection import AsAsked, Rule, plain_radius, points_of
 from fairdro.training.calibration import calibrated, fit_class_scaling, logarithms, scale
 from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.head import Head, OutOfFold, class_scores, fit_heads, predict_heads
+from fairdro.training.threads import torch_threads
 from fairdro.training.thresholds import fit_thresholds
 
 HEAD_FORMAT = 2
@@ -80,7 +81,8 @@ class HeadMixin(FrontierMixin):
         radii = self._radii()
         rows, predictions = self._heads_of_others(held_out, cells, radii)
         if self.rho is None and self.rhos is None:
-            points = points_of(confusion_counts(predictions, rows.cells), **self._kept())
+            with torch_threads(1):
+                points = points_of(confusion_counts(predictions, rows.cells), **self._kept())
             between = np.array(fill_holes(radii, points["accuracy"], points["dca"], FILLED))
             _, further = self._heads_of_others(held_out, cells, between)
             radii, order = np.unique(np.concatenate([radii, between]), return_index=True)
@@ -106,10 +108,13 @@ class HeadMixin(FrontierMixin):
         rho: Any = tuple(radii.tolist())
         return FairDRO(rho=rho, objective=self.objective, **FairDRO.stepwise, **self._by_class())  # type: ignore[arg-type] # checked
 
+    def _threads(self) -> int:
+        return torch.get_num_threads()
+
     def _heads_of_others(self, held_out: OutOfFold, cells: Cells, radii: np.ndarray) -> tuple[_Rows, Tensor]:
         """Return the rows that count, and their classes by heads that were not fitted to them, by radius ``(P, N)``."""
-        rows = _Rows.of(held_out, cells)
-        return rows, predict_heads(rows.probabilities, rows.cells, self._sweep(radii), rows.fold, self._fit_all)
+        rows, sweep, threads = _Rows.of(held_out, cells), self._sweep(radii), self._threads()
+        return rows, predict_heads(rows.probabilities, rows.cells, sweep, rows.fold, self._fit_all, threads=threads)
 
     def at(self, rho: float) -> Self:
         """Return the same model at another radius of its frontier, which takes no training."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -244,6 +244,9 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         }
         self.joint_ = joints[0] if len(joints) == 1 else min(joints, key=lambda name: self._gap(made[name], cells))
         return made[self.joint_]
+
+    def _threads(self) -> int:
+        return effective_n_jobs(self.n_jobs)
 
     def _joints(self, cells: Cells) -> list[str]:
         """Name the joints to try."""

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from fairdro.cells import Cells
+from fairdro.training.threads import torch_threads
 
 LEAST = 1e-6  # below, a probability is as good as zero
 WARMEST, NEWTON_STEPS = 20.0, 30
@@ -54,6 +55,7 @@ def fit_temperatures(probabilities: np.ndarray, cells: Cells) -> np.ndarray:
     return 1 / np.array(inverse)
 
 
+@torch_threads(1)
 def fit_class_scaling(logs: np.ndarray, cells: Cells) -> np.ndarray:
     """Return a scaling of the classes' log-probabilities or logits ``(N, Y)``, as :func:`scale` takes it.
 
@@ -97,6 +99,7 @@ def scale(logs: np.ndarray, scaling: np.ndarray) -> np.ndarray:
     return _softmax(scaling[0] * logs + scaling[1:])
 
 
+@torch_threads(1)
 def fit_scaling(logs: np.ndarray, target: np.ndarray, *, offsets: bool = True) -> np.ndarray:
     r"""Return the inverse temperature and the offsets of the smallest log-loss ``(1 + K,)``, by Newton's method.
 
@@ -149,7 +152,7 @@ def _derivatives(
     mean, counted = (p * logs).sum(1), weight[:, None] * p
     gradient = np.append((counted * logs).sum() - (target * logs).sum(), (counted - target).sum(0))
     hessian = np.empty((len(scaling), len(scaling)))
-    hessian[0, 0] = weight @ ((p * logs**2).sum(1) - mean**2)
+    hessian[0, 0] = (weight * ((p * logs**2).sum(1) - mean**2)).sum()
     hessian[0, 1:] = hessian[1:, 0] = (counted * (logs - mean[:, None])).sum(0)
-    hessian[1:, 1:] = np.diag(counted.sum(0)) - counted.T @ p
+    hessian[1:, 1:] = np.diag(counted.sum(0)) - (torch.from_numpy(counted).T @ torch.from_numpy(p)).numpy()
     return gradient, hessian

@@ -11,6 +11,7 @@ temperatures, as models that know their training rows by heart are too sure of o
 LinearPost (Xian and Zhao, 2024) reaches the same family of classifiers by a linear program that trusts the probabilities.
 """
 
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from fairdro.metrics import confusion_counts
 from fairdro.training.calibration import calibrated, fit_temperatures
 from fairdro.training.controller import Controller
 from fairdro.training.folds import fold_numbers, stratified_folds
-from fairdro.training.threads import torch_threads
+from fairdro.training.threads import in_threads, torch_threads
 from fairdro.training.trained import Trained, check_two_classes, most_likely
 
 DAMPING = 0.3
@@ -36,7 +37,8 @@ STEPS, MOST_STEPS = 150, 2400
 TOLERANCE = 1e-3  # of the robust error
 ROWS_PER_BLOCK = 8192
 SMALL_CELL = 2048  # rows; smaller cells of a class are judged in one go
-ROWS_TOGETHER = 20_000  # up to so many, the heads of all folds are fitted side by side
+ROWS_TOGETHER = 50_000  # up to so many, heads of folds are fitted side by side, which takes fewer operations
+HEADS_TOGETHER = 3  # so many by a thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +156,10 @@ def fit_heads(parts: Sequence[tuple[np.ndarray, Cells]], method: Method) -> list
         controller = Controller(method, Task(prepared[0].share, (len(parts), method.points), hidden=False), STEPS)
         controller.state = {key: torch.cat([state[key] for state in begun]) for key in begun[0]}
         controller.records = len(parts) == 1
-        for _ in controller.rounds():
-            converged = _converge(controller, [one.blocks for one in prepared])
+        with torch.inference_mode():  # spares operations as small as these some of their time
+            for _ in controller.rounds():
+                converged = _converge(controller, [one.blocks for one in prepared])
+        weights, converged = controller.weights.clone(), converged.clone()  # as tensors that know of gradients
     for number in (~converged).sum(1).tolist():
         if number > 0:
             warnings.warn(
@@ -167,7 +171,7 @@ def fit_heads(parts: Sequence[tuple[np.ndarray, Cells]], method: Method) -> list
     seconds, sound = time.perf_counter() - start, torch.zeros(1, method.points, dtype=torch.bool)
     return [
         Head(
-            weights=controller.weights[i : i + 1],
+            weights=weights[i : i + 1],
             history=controller.history,
             share=one.share,
             converged=converged[i : i + 1],
@@ -315,6 +319,8 @@ def predict_heads(
     method: Method,
     fold: np.ndarray,
     fit: Callable[[Sequence[tuple[np.ndarray, Cells]], Any], list[Head]] = fit_heads,
+    *,
+    threads: int = 1,
 ) -> Tensor:
     """Return the class codes of rows by heads that were not fitted to them, by point ``(P, N)``.
 
@@ -328,16 +334,23 @@ def predict_heads(
         The head of a fold is fitted to all others. Where there is one fold only, heads are fitted to every second row of it.
     fit : callable
         :func:`fit_heads`, or what returns heads that infer no group.
+    threads : int
+        That fit heads at the same time; their number changes no result.
     """
     part = np.arange(len(fold)) % 2 if len(np.unique(fold)) == 1 else fold
     predictions = torch.empty(method.points, len(fold), dtype=torch.int16)
     numbers = np.unique(part)
-    for some in [numbers] if len(fold) <= ROWS_TOGETHER else np.split(numbers, len(numbers)):
+
+    def fit_some(some: np.ndarray) -> list[tuple[np.ndarray, Tensor]]:
         fitted = [np.flatnonzero(part != i) for i in some]
         heads = fit([(probabilities[rows], cells.take(torch.from_numpy(rows))) for rows in fitted], method)
-        for i, head in zip(some, heads, strict=True):
-            judged = np.flatnonzero(part == i)
-            predictions[:, torch.from_numpy(judged)] = head.predict(probabilities[judged])[0].short()
+        judged = [np.flatnonzero(part == i) for i in some]
+        return [(rows, head.predict(probabilities[rows])[0]) for rows, head in zip(judged, heads, strict=True)]
+
+    together = HEADS_TOGETHER if len(fold) <= ROWS_TOGETHER else 1
+    groups = [numbers[i : i + together] for i in range(0, len(numbers), together)]
+    for rows, codes in itertools.chain.from_iterable(in_threads(fit_some, groups, threads)):
+        predictions[:, torch.from_numpy(rows)] = codes.short()
     return predictions
 
 

@@ -5,9 +5,9 @@ probabilities. So the trees are grown once for a whole frontier. The bench and t
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,12 +17,14 @@ from fairdro._utils.progress import OnStep
 from fairdro.cells import Cells
 from fairdro.errors import InputError
 from fairdro.methods import Method
-from fairdro.models.trees import Table, Trees, TreeSettings, tabulate
+from fairdro.models.trees import Trees, TreeSettings, tabulate
 from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.gradients import CrossEntropy, Scores, class_targets, group_targets, log_loss, n_scores, softmax
 from fairdro.training.head import Head, OutOfFold, fit_head, fit_held_out, head_refusal
+from fairdro.training.threads import in_threads, torch_threads
 from fairdro.training.trained import Trained, check_two_classes
 
+What = Literal["class", "group"]
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
@@ -46,7 +48,12 @@ class CellTrees:
     def probabilities(self, X: np.ndarray) -> np.ndarray:
         r"""Return :math:`p(y | x)\, p(a | x)` for every row ``(N, Y, A)``."""
         of_group = np.ones((len(X), 1)) if self.groups is None else softmax(self.groups.scores(X))
-        return softmax(self.classes.scores(X))[:, :, None] * of_group[:, None, :]
+        return _joined(softmax(self.classes.scores(X)), of_group)
+
+
+def _joined(of_class: np.ndarray, of_group: np.ndarray) -> np.ndarray:
+    """Return the probabilities of cells ``(N, Y, A)`` from those of classes and of groups."""
+    return of_class[:, :, None] * of_group[:, None, :]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +93,7 @@ def train_head_trees(
     held_out : tuple of ndarray and Cells, optional
         Rows to fit the head to, instead of out-of-fold predictions; they also say when to stop growing.
     on_step : callable, optional
-        Called with the number of finished folds and of all.
+        Called with the number of finished models of folds and of all.
     """
     if (refusal := head_refusal(method)) is not None:
         raise InputError(refusal)
@@ -122,26 +129,32 @@ def predict_out_of_fold(
 ) -> OutOfFold:
     """Predict every row by trees that have not seen it; the rows held out also say when to stop growing.
 
+    The trees of class and group of all folds are independent, and are grown side by side.
+
     Parameters
     ----------
     folds : sequence of (train, test), optional
         Rows; by default five folds stratified by cell.
     on_step : callable, optional
-        Called with the number of finished folds and of all.
+        Called with the number of finished models and of all.
     """
     folds = stratified_folds(cells, seed=settings.seed) if folds is None else folds
-    settings = settings.for_rows(min(len(train) for train, _ in folds))
-    probabilities = np.full((len(cells), cells.n_classes, cells.n_known_groups), np.nan)
-    rounds = []
-    for i, (train, test) in enumerate(folds):
+    at_once, settings = settings.for_rows(min(len(train) for train, _ in folds)).divided(X)
+    models = _models_of(cells)
+
+    def grow(task: tuple[tuple[np.ndarray, np.ndarray], What]) -> tuple[np.ndarray, int]:
+        (train, test), what = task
         own, tested = (cells.take(torch.from_numpy(rows)) for rows in (train, test))
-        trees = grow_cell_trees(X[train], own, settings, held=(X[test], tested))
-        probabilities[test] = trees.probabilities(X[test])
-        rounds.append(trees.rounds)
-        if on_step is not None:
-            on_step(i + 1, len(folds))
-    mean = np.mean(rounds, axis=0).round()
-    return OutOfFold(probabilities, fold_numbers(folds, len(cells)), (int(mean[0]), int(mean[1])))
+        trees, rounds = _grow(X[train], own, settings, what, settings.n_estimators, (X[test], tested))
+        return softmax(trees.scores(X[test])), rounds
+
+    done = in_threads(grow, [(fold, what) for fold in folds for what in models], at_once, on_step=on_step)
+    probabilities = np.full((len(cells), cells.n_classes, cells.n_known_groups), np.nan)
+    for i, (_, test) in enumerate(folds):
+        of_class, *of_group = (found for found, _ in done[i * len(models) : (i + 1) * len(models)])
+        probabilities[test] = _joined(of_class, of_group[0] if of_group else np.ones((len(test), 1)))
+    rounds = [round(float(np.mean([grown for _, grown in done[i :: len(models)]]))) for i in range(len(models))]
+    return OutOfFold(probabilities, fold_numbers(folds, len(cells)), (rounds[0], rounds[-1]))
 
 
 def grow_cell_trees(
@@ -161,25 +174,23 @@ def grow_cell_trees(
     held : tuple of ndarray and Cells, optional
         Rows that say when to stop growing, as ``early_stopping`` has it.
     """
-    if settings.early_stopping is None:
-        held = None
-    table = tabulate(X, settings, None if held is None else held[0])
-    of_classes, of_groups = rounds or (settings.n_estimators, settings.n_estimators)
-    stop = None if held is None else (held[1], settings.early_stopping or of_classes)
-    classes, of_classes = _grow(table, cells, of_classes, class_targets, stop)
-    if cells.n_known_groups == 1:
-        return CellTrees(classes, None, (of_classes, of_groups))
-    if stop is not None:
-        stop = (_of_known_groups(stop[0]), stop[1])
-    groups, of_groups = _grow(table, _of_known_groups(cells), of_groups, group_targets, stop)
+    at_once, settings = settings.divided(X)
+    most = dict(zip(_models_of(cells), rounds or (settings.n_estimators, settings.n_estimators), strict=False))
+    grown = in_threads(lambda what: _grow(X, cells, settings, what, most[what], held), list(most), at_once)
+    (classes, of_classes), (groups, of_groups) = grown[0], grown[1] if len(grown) > 1 else (None, grown[0][1])
     return CellTrees(classes, groups, (of_classes, of_groups))
 
 
 def grow_class_trees(X: np.ndarray, cells: Cells, settings: TreeSettings, held: tuple[np.ndarray, Cells]) -> Trees:
     """Grow trees that predict the class, every row counting the same; rows that are held out say when to stop."""
-    table = tabulate(X, settings, held[0])
-    stop = None if settings.early_stopping is None else (held[1], settings.early_stopping)
-    return _grow(table, cells, settings.n_estimators, class_targets, stop)[0]
+    settings = settings.divided(X)[1]
+    with torch_threads(1):
+        return _grow(X, cells, settings, "class", settings.n_estimators, held)[0]
+
+
+def _models_of(cells: Cells) -> list[What]:
+    """Name the models of a joint: there is none of the group where there is one group only."""
+    return ["class"] if cells.n_known_groups == 1 else ["class", "group"]
 
 
 def _of_known_groups(cells: Cells) -> Cells:
@@ -193,21 +204,28 @@ def _of_known_groups(cells: Cells) -> Cells:
 
 
 def _grow(
-    table: Table, cells: Cells, rounds: int, target_of: Callable[[Cells], Tensor], stop: tuple[Cells, int] | None
+    X: np.ndarray, cells: Cells, settings: TreeSettings, what: What, rounds: int, held: tuple[np.ndarray, Cells] | None
 ) -> tuple[Trees, int]:
-    """Grow trees that predict shares ``(N, K)``, until held-out rows are not predicted better for so many rounds."""
-    target = target_of(cells)
+    """Grow trees of class or group, until held-out rows, if any, are not predicted better for so many rounds."""
+
+    def target_of(some: Cells) -> tuple[Tensor, Tensor | None]:
+        some = some if what == "class" else _of_known_groups(some)
+        return (class_targets if what == "class" else group_targets)(some), some.sample_weight
+
+    patience = None if held is None else settings.early_stopping
+    table = tabulate(X, settings, None if held is None or patience is None else held[0])
+    target, weight = target_of(cells)
     growing, objective = table.grow(n_scores(target.shape[1])), CrossEntropy(target)
     scores = Scores(growing)
-    if stop is None:
+    if held is None or patience is None:
         for _ in range(rounds):
-            growing.step(*objective.derivatives(scores.read(), cells.sample_weight))
+            growing.step(*objective.derivatives(scores.read(), weight))
         return growing.finish(), rounds
-    held, patience = stop
-    held_target, best, least = target_of(held), rounds, np.inf
+    held_target, held_weight = target_of(held[1])
+    best, least = rounds, np.inf
     for step in range(rounds):
-        growing.step(*objective.derivatives(scores.read(), cells.sample_weight))
-        loss = log_loss(growing.held_scores(), held_target, held.sample_weight)
+        growing.step(*objective.derivatives(scores.read(), weight))
+        loss = log_loss(growing.held_scores(), held_target, held_weight)
         if loss < least:
             best, least = step + 1, loss
         elif step + 1 - best >= patience:

@@ -7,6 +7,7 @@ served alike. So it may respond to rows that are held out, or to every row by th
 """
 
 import time
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from fairdro.training.controller import Controller
 from fairdro.training.folds import hold_out
 from fairdro.training.gradients import CrossEntropy, Scores, class_targets, n_scores, predicted
 from fairdro.training.head import head_refusal
+from fairdro.training.threads import one_thread_each
 from fairdro.training.trained import Trained, check_two_classes
 
 ERRORS = ["out_of_bag", "held_out", "training"]
@@ -92,17 +94,19 @@ def train_weighted_trees(
     held = hold_out(cells, HELD_OUT, settings.seed + 1)[1] if held is None else held
     held = held if errors == "held_out" else held[:0]
     own = np.setdiff1d(np.arange(len(cells)), held)
-    forest = _Forest(X, cells, own, held, method, settings.for_rows(len(X)), bagged=errors == "out_of_bag")
-    task = Task(forest.trained.counts, (1, method.points), hidden=False, unknown_group=cells.unknown_group)
-    controller = Controller(method, task, settings.n_estimators, on_step=on_step)
-    states: list[State] = []
-    for _ in controller.rounds():
-        states.clear()
-        forest.plant()
-        for _ in controller.steps():
-            states.append(controller.state)
-            with torch.inference_mode():  # spares operations as small as these a quarter of their time
-                controller.update(forest.grow(controller.weights[0]), damping=DAMPING)
+    at_once, settings = settings.for_rows(len(X)).divided(X)
+    with one_thread_each(at_once) as pool:
+        forest = _Forest(X, cells, own, held, method, settings, pool, at_once, bagged=errors == "out_of_bag")
+        task = Task(forest.trained.counts, (1, method.points), hidden=False, unknown_group=cells.unknown_group)
+        controller = Controller(method, task, settings.n_estimators, on_step=on_step)
+        states: list[State] = []
+        for _ in controller.rounds():
+            states.clear()
+            forest.plant()
+            for _ in controller.steps():
+                states.append(controller.state)
+                with torch.inference_mode():  # spares operations as small as these a quarter of their time
+                    controller.update(forest.grow(controller.weights[0]), damping=DAMPING)
     history = controller.history
     kept = torch.full((method.points,), len(states))
     if settings.early_stopping is not None:
@@ -129,6 +133,8 @@ class _Forest:
         held: np.ndarray,
         method: Method,
         settings: TreeSettings,
+        pool: Executor,
+        at_once: int,
         *,
         bagged: bool,
     ) -> None:
@@ -136,7 +142,9 @@ class _Forest:
         self.judged = cells.take(torch.from_numpy(held)) if len(held) else self.trained
         self.held, self.bagged, self.settings, self.points = len(held) > 0, bagged, settings, method.points
         self.table = tabulate(X[own], settings, X[held] if len(held) else None)
-        self.objective = CrossEntropy(class_targets(self.trained))
+        portions = [places for places in np.array_split(np.arange(self.points), at_once) if len(places)]
+        self.portions = [(places, CrossEntropy(class_targets(self.trained))) for places in portions]
+        self.pool = pool
         self.truth = self.judged.y.numpy() if cells.n_classes > 2 else self.judged.y.bool().numpy()
         unseen = (self.judged.counts == 0) & (self.trained.counts > 0)
         self.unseen = unseen if bool(unseen.any()) else None
@@ -148,6 +156,7 @@ class _Forest:
         self.growing = [self.table.grow(n_scores(self.trained.n_classes)) for _ in range(self.points)]
         self.boosters = [_Bagged(one) if self.bagged else _Plain(one, held=self.held) for one in self.growing]
         self.bags = np.random.default_rng(number(self.settings.seed, "bags"))
+        self.planted = False
 
     def grow(self, weights: Tensor) -> CellMeans:
         """Grow one more round of every booster by cell weights ``(P, Y, A)``; return the errors to respond to."""
@@ -158,8 +167,17 @@ class _Forest:
             bag = _draw_half(len(self.trained), self.bags)
             per_row *= bag
             torch.sub(1, bag, out=self.left_out)
-        for booster, weight, row in zip(self.boosters, per_row, self.wrong.numpy(), strict=True):
-            np.not_equal(predicted(booster.step(self.objective, weight, self.left_out)), self.truth, out=row)
+        wrong = self.wrong.numpy()
+
+        @torch.inference_mode()
+        def grow(portion: tuple[np.ndarray, CrossEntropy]) -> None:
+            for i in portion[0]:
+                scores = self.boosters[i].step(portion[1], per_row[i], self.left_out)
+                np.not_equal(predicted(scores), self.truth, out=wrong[i])
+
+        alone = len(self.portions) == 1 or not self.planted  # XGBoost lays out the rows that all share in the first round
+        list(map(grow, self.portions) if alone else self.pool.map(grow, self.portions))
+        self.planted = True
         error = self.judged.means(self.wrong).double()[None]
         return CellMeans(error if self.unseen is None else _completed(error, self.unseen))
 
