@@ -20,6 +20,7 @@ lightgbm = pytest.importorskip("lightgbm", reason="the extra lightgbm is not ins
 
 PARTITIONS, HELD_OUT = 13, 0.2
 TREES = {"n_estimators": 30, "num_leaves": 7, "verbosity": -1}
+JOBS = ["a", "b", "c", "never"]
 FEATURES = ["x0", "x1", "x2", "x3", "job"]
 
 
@@ -32,21 +33,24 @@ def people(n, seed):
     table["x1"] += 2 * (y == 2) + old * (y != 1)
     table["x2"] += 2 * (sex == "f")
     table["x3"] += 2 * old
-    table["job"] = pd.Categorical(rng.choice(["a", "b", "c"], size=n), categories=["a", "b", "c", "never"])
+    table["job"] = pd.Categorical(rng.choice(["a", "b", "c"], size=n), categories=JOBS)
     return table.assign(income=np.array(["low", "middle", "high"])[y], sex=sex, old=old)
 
 
-def in_partitions(table):
-    """Return a Dask DataFrame of partitions, of which the first lack classes and groups, and one is empty."""
+def pieces(table):
+    """Cut a table into partitions, of which one is empty."""
     cuts = np.linspace(0, len(table), PARTITIONS).astype(int)
     parts = [table.iloc[i:j] for i, j in pairwise(cuts)]
-    parts.insert(3, table.iloc[:0])
-    return dd.concat([dd.from_pandas(part, npartitions=1, sort=False) for part in parts], interleave_partitions=True)
+    return [*parts[:3], table.iloc[:0], *parts[3:]]
 
 
-def held_out(rows, seed=0):
-    """Return which rows are held out, as the documentation says: at random, in every partition by its number."""
-    draws = [np.random.default_rng([seed, i]).random(len(part)) for i, part in enumerate(rows.partitions)]
+def in_partitions(table):
+    return dd.concat([dd.from_pandas(part, npartitions=1, sort=False) for part in pieces(table)])
+
+
+def held_out(table, seed=0):
+    """Return which rows are held out: at random, in every partition by its number."""
+    draws = [np.random.default_rng([seed, i]).random(len(part)) for i, part in enumerate(pieces(table))]
     return np.concatenate(draws) < HELD_OUT
 
 
@@ -62,14 +66,20 @@ def client():
 
 @pytest.fixture(scope="module")
 def table():
+    """Rows of which the first are sorted, so that partitions lack classes and groups."""
     table = people(12_000, 0)
     order = np.argsort((table["income"] + table["sex"]).to_numpy()[:4000], kind="stable")
     return pd.concat([table.iloc[:4000].iloc[order], table.iloc[4000:]]).reset_index(drop=True)
 
 
 @pytest.fixture(scope="module")
-def rows(table, client):
-    return in_partitions(table).persist()
+def rows(table, client, tmp_path_factory):
+    """Files that Dask would read several of at a time where a few columns are asked for."""
+    folder = tmp_path_factory.mktemp("people")
+    for i, part in enumerate(pieces(table)):
+        part.to_parquet(folder / f"{i}.parquet")
+    rows = dd.read_parquet([folder / f"{i}.parquet" for i in range(PARTITIONS)])
+    return rows.assign(job=rows["job"].cat.set_categories(JOBS))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +99,7 @@ def fitted(rows):
 
 
 def test_the_head_is_that_of_the_same_probabilities_in_memory(fitted, rows, table):
-    held = table[held_out(rows)]
+    held = table[held_out(table)]
     p_class, p_group = (model.predict_proba(held[FEATURES]) for model in fitted.estimators_)
     head = fit_head(p_class, p_group, held["income"], held[["sex", "old"]], rhos=[0.0, 0.3, 1.0])
     assert np.array_equal(fitted.weights_, head.weights_)
@@ -101,7 +111,7 @@ def test_the_head_is_that_of_the_same_probabilities_in_memory(fitted, rows, tabl
 
 
 def test_predictions_are_those_of_the_class_in_memory(rows, table, fresh):
-    held, y, a = held_out(rows), fresh["income"], fresh[["sex", "old"]]
+    held, y, a = held_out(table), fresh["income"], fresh[["sex", "old"]]
     model = fit(rows, rho=1.0)
     folds = [(np.flatnonzero(~held), np.flatnonzero(held))]
     alone = FairDROHeadClassifier(lightgbm.LGBMClassifier(**TREES, n_jobs=1), rho=1.0, cv=folds)
@@ -152,7 +162,7 @@ def test_it_moves_along_its_frontier_and_out_of_the_cluster(fitted, fresh, tmp_p
 @pytest.mark.slow
 def test_a_sample_of_large_cells_counts_for_all(fitted, rows, table, fresh):
     model = fit(rows, refit=False, rho=1.0, rows_per_cell=60)
-    held = table[held_out(rows)]
+    held = table[held_out(table)]
     sizes = held.groupby(["income", "sex", "old"]).size().to_numpy().reshape(3, 4)
     np.testing.assert_allclose(model.cell_counts_, sizes, rtol=0.45)  # 60 rows or so stand for 200
     np.testing.assert_allclose(model.share_, fitted.share_, atol=0.02)

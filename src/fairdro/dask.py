@@ -113,10 +113,10 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
                 raise InputError(f"A model must be a {' or a '.join(ENGINES)}, got {type(model).__name__}.")
 
     def _of_class(self) -> Any:
-        if self.estimator is not None:
-            return self.estimator
-        lightgbm = require("lightgbm.dask", extra="lightgbm", what="Boosted trees")
-        return lightgbm.DaskLGBMClassifier(random_state=self._seed(), verbosity=-1)
+        if self.estimator is None:
+            lightgbm = require("lightgbm.dask", extra="lightgbm", what="Boosted trees")
+            return lightgbm.DaskLGBMClassifier(random_state=self._seed(), verbosity=-1)
+        return self.estimator
 
     def _model(self, part: Part) -> Any:
         asked = self._of_group() if part.what == "group" else self._of_class()
@@ -211,7 +211,8 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
             return getattr(local, method)(X)
         table = _as_frame(X, "X")
         validate_data(self, table._meta, reset=False, skip_check_array=True)
-        found = table.map_partitions(_of_part, local, method, like, meta=like.set_axis(table._meta.index[:0]))
+        shared, meta = _library("dask").delayed(local), like.set_axis(table._meta.index[:0])
+        found = table.map_partitions(_of_part, shared, method, like, meta=meta)
         if not isinstance(X, _library("dask.array").Array):
             return found
         return found.to_dask_array(lengths=None if np.isnan(X.chunks[0]).any() else X.chunks[0])
@@ -238,10 +239,10 @@ class _Rows:
             raise InputError(f"X, y and sensitive_features must be of the same partitions, but {told}.")
         if len(y.columns) != 1:
             raise InputError(f"y must be one column, but it has {len(y.columns)}.")
-        labels, tally = (y.to_delayed(), sensitive.to_delayed()), _library("dask").delayed(_tally)
-        first = X[list(X.columns[:1])].to_delayed()
+        first, whole, *labels = map(_delayed, (X[list(X.columns[:1])], X, y, sensitive))
+        tally = _library("dask").delayed(_tally)
         tallies = client.gather(client.compute([tally(*part) for part in zip(first, *labels, strict=True)]))
-        parts = list(zip(range(len(first)), X.to_delayed(), *labels, strict=True))
+        parts = list(zip(range(len(whole)), whole, *labels, strict=True))
         return cls(client, parts, X._meta, *_coded(pd.concat(tallies), sensitive.columns))
 
     def collections(self, function: Any, *arguments: Any) -> list[Any]:
@@ -265,6 +266,11 @@ class _Rows:
         if not any(sizes):
             raise InputError("There are too few rows to train on some and to hold out others; use FairDROHeadClassifier.")
         return [part for part, size in zip(done, sizes, strict=True) if size > 0]
+
+
+def _delayed(table: Any) -> list[Any]:
+    """Return the partitions of a table as they are; to optimise it would join small ones, of some columns only."""
+    return table.simplify().to_delayed(optimize_graph=False)
 
 
 def _coded(tallies: pd.Series, features: pd.Index) -> tuple[pd.DataFrame, np.ndarray, list[str], np.ndarray]:
