@@ -233,11 +233,11 @@ def test_tables_that_cannot_be_are_refused(client, rows, fitted, fresh):
     shares = rows[["x0"]].assign(f=0.5, m=0.5)[["f", "m"]]
     shorter = rows[rows["old"] == 1]["income"]
     refused = {
-        "X must be a Dask DataFrame, Series or Array, got DataFrame; or use FairDROHeadClassifier": (fresh[FEATURES], y, a),
+        "X must be a Dask DataFrame, Series or Array, got DataFrame": (fresh[FEATURES], y, a),
         "y must be a Dask DataFrame, Series or Array, got list": (X, [0, 1], a),
         "sensitive_features must be a Dask DataFrame, Series or Array, got NoneType": (X, y, None),
         "y must be one column, but it has 2": (X, rows[["income", "sex"]], a),
-        "same partitions, but X has 13, y has 13, sensitive_features has 1": (X, y, a.repartition(npartitions=1)),
+        r"same partitions, but have \[13, 13, 1\] of them": (X, y, a.repartition(npartitions=1)),
         r"A partition has \d+, \d+ and \d+ rows of X, y and sensitive_features": (X, shorter, a),
         "Column 'name' holds strings; where they are categories": (strings, y, a),
         "The categories of column 'job' are not known yet": (unknown, y, a),

@@ -50,7 +50,7 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
         Of ``lightgbm.dask`` or ``xgboost.dask``; by default the former as it comes. Without early stopping.
     group_estimator : likewise, optional
         Of the groups; by default the same as ``estimator``.
-    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, fair_classes, infer_groups
+    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, fair_classes, infer_groups, min_cell_size
         As of :class:`~fairdro.FairDROHeadClassifier`.
     validation_fraction : float, default 0.2
         Share of rows that is held out.
@@ -58,8 +58,6 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
         Held-out rows of a class and group that the head is fitted to, about so many at most; they count for all.
     refit : bool, default True
         Whether models are trained again on all rows, as in memory. Without, ``frontier_`` is about those that predict.
-    min_cell_size : int, default 30
-        Held-out rows of a class and group below which a warning says that they are few.
     random_state : int, default 0
         Seed of the rows that are held out, and of the default models.
 
@@ -179,8 +177,8 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
     def to_local(self) -> FairDROHeadClassifier:
         """Return the same model as a :class:`~fairdro.FairDROHeadClassifier`, which needs neither Dask nor a cluster."""
         check_is_fitted(self)
-        models = [clone(model) for model in self.estimators_]
-        local = FairDROHeadClassifier(models[0], models[-1], random_state=self.random_state, **self._of_head())
+        of_class, of_group = clone(self.estimators_[0]), clone(self.estimators_[-1])
+        local = FairDROHeadClassifier(of_class, of_group, random_state=self.random_state, **self._of_head())
         _copy_fitted(self, local)
         return local
 
@@ -211,8 +209,8 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
             return getattr(local, method)(X)
         table = _as_frame(X, "X")
         validate_data(self, table._meta, reset=False, skip_check_array=True)
-        shared, meta = _library("dask").delayed(local), like.set_axis(table._meta.index[:0])
-        found = table.map_partitions(_of_part, shared, method, like, meta=meta)
+        meta = like.set_axis(table._meta.index[:0])
+        found = table.map_partitions(_of_part, _library("dask").delayed(local), method, like, meta=meta)
         if not isinstance(X, _library("dask.array").Array):
             return found
         return found.to_dask_array(lengths=None if np.isnan(X.chunks[0]).any() else X.chunks[0])
@@ -233,10 +231,9 @@ class _Rows:
     @classmethod
     def of(cls, X: Any, y: Any, sensitive: Any, client: Any) -> _Rows:
         """Count the classes and groups that there are, by a pass over their columns, and give them codes."""
-        number = {"X": X.npartitions, "y": y.npartitions, "sensitive_features": sensitive.npartitions}
-        if len(set(number.values())) > 1:
-            told = ", ".join(f"{name} has {n}" for name, n in number.items())
-            raise InputError(f"X, y and sensitive_features must be of the same partitions, but {told}.")
+        number = [table.npartitions for table in (X, y, sensitive)]
+        if len(set(number)) > 1:
+            raise InputError(f"X, y and sensitive_features must have the same partitions, but have {number} of them.")
         if len(y.columns) != 1:
             raise InputError(f"y must be one column, but it has {len(y.columns)}.")
         first, whole, *labels = map(_delayed, (X[list(X.columns[:1])], X, y, sensitive))
@@ -311,8 +308,7 @@ def _tally(X: pd.DataFrame, y: pd.DataFrame, sensitive: pd.DataFrame) -> pd.Seri
 
 def _codes(y: pd.DataFrame, sensitive: pd.DataFrame, known: pd.DataFrame) -> np.ndarray:
     """Return the codes of class and group of every row ``(2, N)``."""
-    places = known.index.get_indexer(pd.MultiIndex.from_frame(_labels(y, sensitive)))
-    return known.to_numpy()[places].T
+    return known.to_numpy()[known.index.get_indexer(pd.MultiIndex.from_frame(_labels(y, sensitive)))].T
 
 
 def _draws(seed: int, partition: int, n: int) -> np.ndarray:
@@ -391,16 +387,14 @@ def _as_frame(values: Any, what: str) -> Any:
     if isinstance(values, frame.Series):
         values = values.to_frame()
     if not isinstance(values, frame.DataFrame) or len(values.columns) == 0:
-        kind = type(values).__name__
-        raise InputError(f"{what} must be a Dask DataFrame, Series or Array, got {kind}; or use FairDROHeadClassifier.")
+        raise InputError(f"{what} must be a Dask DataFrame, Series or Array, got {type(values).__name__}.")
     return values
 
 
 def _check_features(table: Any) -> None:
     """Refuse columns that LightGBM and XGBoost do not take, or not alike in all partitions."""
     for name, dtype in table.dtypes.items():
-        if isinstance(dtype, pd.CategoricalDtype):
-            if not table[name].cat.known:
-                raise InputError(f"The categories of column {name!r} are not known yet; call X.categorize() first.")
-        elif pd.api.types.is_string_dtype(dtype):
+        if isinstance(dtype, pd.CategoricalDtype) and not table[name].cat.known:
+            raise InputError(f"The categories of column {name!r} are not known yet; call X.categorize() first.")
+        if pd.api.types.is_string_dtype(dtype):
             raise InputError(f"Column {name!r} holds strings; where they are categories, say so: X.categorize().")
