@@ -238,12 +238,13 @@ def test_tables_that_cannot_be_are_refused(client, rows, fitted, fresh):
         "sensitive_features must be a Dask DataFrame, Series or Array, got NoneType": (X, y, None),
         "y must be one column, but it has 2": (X, rows[["income", "sex"]], a),
         r"same partitions, but have \[13, 13, 1\] of them": (X, y, a.repartition(npartitions=1)),
-        r"A partition has \d+, \d+ and \d+ rows of X, y and sensitive_features": (X, shorter, a),
+        r"A partition has \[\d+, \d+, \d+\] rows of X, y and sensitive_features": (X, shorter, a),
         "Column 'name' holds strings; where they are categories": (strings, y, a),
         "The categories of column 'job' are not known yet": (unknown, y, a),
         r"sensitive feature 'sex' has missing values \(\d{4} of 12000\); drop those rows": (X, y, missing),
         "Groups in shares are not supported": (X, y, shares),
         "make 12000 groups or more, too many to mean anything": (X, y, rows["x0"]),
+        "The training rows hold one class only": (X, rows[["income"]].assign(income="same"), a),
         "y is empty": (X.partitions[3], y.partitions[3], a.partitions[3]),
     }
     for sentence, (features, labels, sensitive) in refused.items():

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,6 +28,7 @@ from fairdro.estimators.parts import proba_of
 from fairdro.groups import MAX_GROUPS, TOO_FEW, Groups, encode_groups, encode_labels
 from fairdro.selection import Rule
 from fairdro.training.head import Part
+from fairdro.training.trained import check_two_classes
 
 ENGINES = ("DaskLGBMClassifier", "DaskXGBClassifier")
 MOST_LABELS = 10 * MAX_GROUPS  # classes and groups together that a partition tells of
@@ -42,14 +44,14 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
 
     ``fit`` needs a current Dask client, and workers with memory for the rows, as LightGBM and XGBoost do. It reads the
     features three times; pass persisted collections where reading is slow. Dask repeats what a lost worker has read or
-    predicted; where one is lost while a model is trained, it is LightGBM or XGBoost that ends with an error.
+    predicted, but LightGBM and XGBoost do not recover from one that is lost while they train: call ``fit`` again then.
 
     Parameters
     ----------
     estimator : DaskLGBMClassifier or DaskXGBClassifier, optional
         Of ``lightgbm.dask`` or ``xgboost.dask``; by default the former as it comes. Without early stopping.
     group_estimator : likewise, optional
-        Of the groups; by default the same as ``estimator``.
+        By default the same as ``estimator``.
     rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, fair_classes, infer_groups, min_cell_size
         As of :class:`~fairdro.FairDROHeadClassifier`.
     validation_fraction : float, default 0.2
@@ -132,8 +134,7 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
             Groups; several columns make a group of every combination that occurs.
         """
         self._check_parameters()
-        passed = {"X": X, "y": y, "sensitive_features": sensitive_features}
-        table, labels, sensitive = (_as_frame(values, what) for what, values in passed.items())
+        table, labels, sensitive = _as_frame(X, "X"), _as_frame(y, "y"), _as_frame(sensitive_features, "sensitive_features")
         _check_features(table)
         validate_data(self, table._meta, skip_check_array=True)
         rows = _Rows.of(table, labels, sensitive, _client())
@@ -171,14 +172,13 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
 
     def _of_head(self) -> dict[str, Any]:
         """Return the parameters that are those of a head."""
-        known = FairDROHead().get_params()
-        return {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        return {name: getattr(self, name) for name in FairDROHead().get_params().keys() & self.get_params(deep=False)}
 
     def to_local(self) -> FairDROHeadClassifier:
         """Return the same model as a :class:`~fairdro.FairDROHeadClassifier`, which needs neither Dask nor a cluster."""
         check_is_fitted(self)
-        of_class, of_group = clone(self.estimators_[0]), clone(self.estimators_[-1])
-        local = FairDROHeadClassifier(of_class, of_group, random_state=self.random_state, **self._of_head())
+        models = clone(self.estimators_[0]), clone(self.estimators_[-1])
+        local = FairDROHeadClassifier(*models, random_state=self.random_state, **self._of_head())
         _copy_fitted(self, local)
         return local
 
@@ -266,7 +266,7 @@ class _Rows:
 
 
 def _delayed(table: Any) -> list[Any]:
-    """Return the partitions of a table as they are; to optimise it would join small ones, of some columns only."""
+    """Return the partitions of a table as they are; optimised, small ones of a few columns would be joined."""
     return table.simplify().to_delayed(optimize_graph=False)
 
 
@@ -275,7 +275,7 @@ def _coded(tallies: pd.Series, features: pd.Index) -> tuple[pd.DataFrame, np.nda
     if len(tallies) == 0:
         raise InputError("y is empty.")
     rows = tallies.groupby(level=list(range(1 + len(features))), dropna=False, sort=False).sum()
-    labels, total = rows.index.to_frame(index=False), int(rows.sum())
+    labels, total = rows.index.to_frame(index=False), rows.sum()
     for column, what in zip(labels, ["y", *(f"sensitive feature {str(name)!r}" for name in features)], strict=True):
         if (missing := int(rows[labels[column].isna().to_numpy()].sum())) > 0:
             raise InputError(f"{what} has missing values ({missing} of {total}); drop those rows or give them a label.")
@@ -289,6 +289,7 @@ def _coded(tallies: pd.Series, features: pd.Index) -> tuple[pd.DataFrame, np.nda
         raise InputError("Groups in shares are not supported on Dask collections; pass columns of groups.")
     a, counts = groups.values[: len(rows)], np.zeros((len(classes), len(groups.names)))
     np.add.at(counts, (y, a), rows.to_numpy())
+    check_two_classes(torch.from_numpy(counts))
     return pd.DataFrame({"y": y, "a": a}, index=rows.index), classes, groups.names, counts
 
 
@@ -300,9 +301,8 @@ def _labels(y: pd.DataFrame, sensitive: pd.DataFrame) -> pd.DataFrame:
 
 def _tally(X: pd.DataFrame, y: pd.DataFrame, sensitive: pd.DataFrame) -> pd.Series:
     """Count the rows of a partition by class and sensitive features."""
-    if len({len(X), len(y), len(sensitive)}) > 1:
-        found = f"{len(X)}, {len(y)} and {len(sensitive)}"
-        raise InputError(f"A partition has {found} rows of X, y and sensitive_features; they must be the same rows.")
+    if len(set(sizes := [len(X), len(y), len(sensitive)])) > 1:
+        raise InputError(f"A partition has {sizes} rows of X, y and sensitive_features; they must be the same rows.")
     return _labels(y, sensitive).value_counts(dropna=False).head(MOST_LABELS)
 
 
@@ -328,10 +328,9 @@ def _training_rows(
     codes = _codes(labels, sensitive, known)[:, kept]
     absent = [np.setdiff1d(known[name], own) for name, own in zip(known, codes, strict=True)]
     more = max(map(len, absent)) if len(kept) else 0
-    first, n = np.repeat(kept[:1], more), len(kept) + more
+    n, weight = len(kept) + more, np.repeat([1.0, 0.0], [len(kept), more])
     y, a = (np.concatenate([own, new, own[:1].repeat(more)])[:n] for own, new in zip(codes, absent, strict=True))
-    weight = np.repeat([1.0, 0.0], [len(kept), more])
-    return X.iloc[np.concatenate([kept, first])], pd.Series(y), pd.Series(a), pd.Series(weight)
+    return X.iloc[np.append(kept, kept[:1].repeat(more))], pd.Series(y), pd.Series(a), pd.Series(weight)
 
 
 def _predicted_sample(
