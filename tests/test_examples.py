@@ -92,6 +92,13 @@ def test_audit(printed):
     assert 0.9 < new < 1.1
 
 
+@pytest.mark.slow
+def test_dask_head(capsys):
+    runpy.run_path(str(EXAMPLES / "dask_head.py"), run_name="__main__")  # which starts processes
+    plain, fair = figures(capsys.readouterr().out, "DCA")
+    assert fair < 0.6 * plain
+
+
 def test_every_example_is_tested():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         name.removeprefix("test_")
