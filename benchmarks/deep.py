@@ -40,7 +40,7 @@ PROBLEMS = {
     "adult": "Adult", "compas": "COMPAS", "utkface-64": "UTKFace, features", "celeba-64": "CelebA, features",
     "hatexplain-64": "HateXplain, features", "utkface": "UTKFace", "hatexplain": "HateXplain",
 }  # fmt: skip
-HEAD, SOFT = " + head", "soft groups"
+HEAD = " + head"
 DRAWS = 300  # of test rows, for intervals
 ABLATIONS = ("fairdro_", "rvp", "classwise_simplex", "group_dro")
 
@@ -123,8 +123,7 @@ def kept() -> pd.DataFrame:
 def page(results: pd.DataFrame) -> str:
     """Return docs/deep.md: the text of benchmarks/deep.md, with tables in the place of {names}."""
     chosen = with_errors(select(points_of(results)), results)
-    parts = {"faces": faces(results, chosen), "posts": posts(chosen), "models": f"{len(results):,}"}
-    parts["summary"] = summary(chosen[~chosen["network"].str.contains(SOFT)])
+    parts = {"faces": faces(results, chosen), "summary": summary(chosen), "models": f"{len(results):,}"}
     for name, title in PROBLEMS.items():
         own = chosen[(chosen["dataset"] == name) & ~chosen["solver"].str.startswith("network")]
         parts[name.replace("-", "_")] = "".join(
@@ -247,18 +246,6 @@ def faces(results: pd.DataFrame, chosen: pd.DataFrame) -> str:
         f"side on average, and the methods lie within {100 * (plain['dca'].max() - plain['dca'].min()):.1f} points."
     )
     return f"{markdown_table(columns, shown)}\n{said}\n\n{gap}"
-
-
-def posts(chosen: pd.DataFrame) -> str:
-    """Return what encoders of posts gave from end to end, with hard and with soft groups."""
-    own = chosen[(chosen["dataset"] == "hatexplain") & chosen["solver"].str.startswith("network")]
-    shown = []
-    for network, part in own.groupby("network", sort=False):
-        for _, row in means(part).iterrows():
-            gaps = [f"{100 * row[name]:.1f}" for name in ("train_dca", "validation_dca")]
-            groups = "soft" if SOFT in network else "hard"
-            shown.append([groups, row["method"], *(figure(row, name) for name in SHOWN.values()), *gaps])
-    return markdown_table(["groups", "method", *SHOWN, "training DCA", "validation DCA"], shown)
 
 
 def summary(chosen: pd.DataFrame) -> str:
