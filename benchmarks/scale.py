@@ -142,7 +142,6 @@ def growth(given: argparse.Namespace) -> None:
 def fit(folder: str) -> dict[str, Any]:
     """Fit a table in files as the command line does; count what is read of the rows on disk, and time reading by itself."""
     from fairdro.estimators.large_tables import fit_files
-
     from fairdro.training.rows import RowsOnDisk
 
     read, real, stages = [], RowsOnDisk._read, {}
@@ -190,7 +189,6 @@ def samples(given: argparse.Namespace) -> None:
 def sampled(folder: str) -> dict[str, Any]:
     """Fit a table in files with growing samples and without."""
     from fairdro.estimators.large_tables import fit_files
-
     from fairdro.training import blocks
 
     found: dict[str, Any] = {}
@@ -309,6 +307,8 @@ LIBRARIES = {
 
 def write_page() -> None:
     """Write docs/scale.md: the text of benchmarks/scale.md, with what is kept in the place of {names}."""
+    if not KEPT.exists():
+        raise SystemExit(f"There are no figures in {KEPT}; measure them first.")
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     text = TEXT.read_text(encoding="utf-8")
     for name, show in {"growth": show_growth, "samples": show_samples, "processes": show_processes, "peers": show_peers,
