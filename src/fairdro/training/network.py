@@ -236,7 +236,7 @@ class _Trainer:
     def _new_optimiser(self) -> torch.optim.Optimizer:
         decay, groups = self.recipe.weight_decay, getattr(self.model, "parameter_groups", None)
         parameters = self.model.parameters() if groups is None else groups(decay)
-        return torch.optim.AdamW(parameters, lr=self.recipe.lr, weight_decay=decay, fused=True)
+        return torch.optim.AdamW(parameters, lr=self.recipe.lr, weight_decay=decay)
 
     def train_epoch(self, on_step: OnStep | None) -> None:
         """Train on the batches of the next epoch, and let the method respond."""
