@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
 .PHONY: install install-test demo test test-all lint fuzz chaos bench bench-estimators bench-boosting bench-head bench-choices \
-	bench-certificates bench-busy bench-scale reproduction deep data clean
+	bench-certificates bench-busy bench-scale scale reproduction deep data clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -94,10 +94,14 @@ bench-busy: install-test
 deep: install
 	$(BIN)/python benchmarks/deep.py page
 
-# Large tables, several processes and other libraries at scale; an hour or more. `python benchmarks/scale.py page` writes docs/scale.md.
+# docs/scale.md and its picture, from benchmarks/results/scale.json; nothing is measured.
+scale: install-test
+	$(BIN)/python benchmarks/scale.py page
+
+# Measure that anew: large tables, several processes, other libraries and a busy machine; half an hour or more, and nothing beside it.
 bench-scale: install-test
 	$(BIN)/pip install --quiet --no-deps oxonfair
-	$(BIN)/python benchmarks/scale.py growth samples processes peers
+	$(BIN)/python benchmarks/scale.py growth samples processes peers busy
 
 # The paper's tables beside ours, docs/reproduction.md; under half an hour on 2 cores, goes on where it was stopped.
 reproduction: install

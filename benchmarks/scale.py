@@ -1,7 +1,7 @@
 """Tables larger than memory, several processes, and other libraries at scale; each part in processes of its own.
 
-python benchmarks/scale.py growth samples processes peers    # measure, keep in benchmarks/results/scale.json
-python benchmarks/scale.py page                              # write docs/scale.md and its picture from what is kept
+python benchmarks/scale.py growth samples processes peers busy    # measure, keep in benchmarks/results/scale.json
+python benchmarks/scale.py page                                   # write docs/scale.md and its picture from what is kept
 
 Tables are made in --work (8 GB for ten million rows of 100 columns) and kept there. `growth` takes about half an hour,
 `peers` up to an hour, the others some minutes. pip install --no-deps oxonfair
@@ -196,11 +196,12 @@ def sampled(folder: str) -> dict[str, Any]:
     for name, schedule in {"growing": blocks.GROWTH, "all": ()}.items():
         blocks.GROWTH = schedule
         start = time.perf_counter()
-        fitted = fit_files([Path(folder)], target="approved", groups=["sex"], memory=1, folder=Path(folder).parent)
+        fitted = fit_files([Path(folder)], target="approved", groups=["sex"], memory=MEMORY, folder=Path(folder).parent)
         frontiers[name] = fitted.final.frontier_
         found[f"{name}_seconds"] = round(time.perf_counter() - start, 1)
         found[f"{name}_rho"] = fitted.final.rho_
-        found["noise"] = float(np.diff(fitted.final.held_out().interval("dca"))[0] / 2)
+        interval = fitted.final.held_out().metrics().loc["dca"]
+        found["noise"] = float(interval["high"] - interval["low"]) / 2
     for name in ("accuracy", "dca"):
         found[name] = float((frontiers["growing"][name] - frontiers["all"][name]).abs().max())
     return found
@@ -212,7 +213,7 @@ def processes(given: argparse.Namespace) -> None:
     for number in (1, 2):
         with tempfile.TemporaryDirectory() as out:
             command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={number}", "-m", "fairdro", "fit"]
-            options = ["--target", "approved", "--group", "sex", "--memory", "1MB", "--out", f"{out}/model"]
+            options = ["--target", "approved", "--group", "sex", "--memory", "3GB", "--out", f"{out}/model"]
             start = time.perf_counter()
             alone = {**os.environ, "OMP_NUM_THREADS": "1"}
             subprocess.run([*command, str(folder), *options], check=True, env=alone)  # noqa: S603 - our own command
@@ -230,6 +231,13 @@ def processes(given: argparse.Namespace) -> None:
             "frontier": float(np.abs(np.subtract(one["frontier"], two["frontier"])).max()),
         },
     )
+
+
+def busy(given: argparse.Namespace) -> None:
+    """Measure what a busy machine costs, by benchmarks/busy.py."""
+    out = given.work / "busy.json"
+    subprocess.run([sys.executable, HERE / "busy.py", "--out", out], check=True)  # noqa: S603 - our own
+    keep("busy", json.loads(out.read_text(encoding="utf-8")))
 
 
 def peers(given: argparse.Namespace) -> None:
@@ -382,12 +390,22 @@ def show_peers(found: list[dict[str, Any]]) -> str:
     return markdown_table(["rows", "library", "time", "memory", "accuracy", "DCA"], rows)
 
 
-def show_busy(found: list[dict[str, Any]]) -> str:
-    """Return what a busy machine costs, as benchmarks/busy.py found it."""
-    return markdown_table(list(found[0]), [[str(value) for value in row.values()] for row in found])
+def show_busy(found: dict[str, Any]) -> str:
+    """Return what a busy machine costs, and boosting beside stock LightGBM, as benchmarks/busy.py found it."""
+
+    def rows(part: str, name: str, keys: tuple[str, ...]) -> list[list[str]]:
+        return [[one[name], *(f"{one[key]:.1f}" for key in keys)] for one in found[part]]
+
+    fits = rows("busy", "fit", ("idle", "busy", "ratio", "idle_cpu", "busy_cpu"))
+    folds = rows("stock", "table", ("stock", "ours", "ratio"))
+    return (
+        markdown_table(["seconds", "idle", "busy", "ratio", "CPU time idle", "CPU time busy"], fits)
+        + "\nIdle, in turns with stock LightGBM, which predicts classes and groups out of fold with as many trees:\n\n"
+        + markdown_table(["seconds", "LightGBM, five folds", "FairDROBoostingClassifier", "ratio"], folds)
+    )
 
 
-PARTS = {"growth": growth, "samples": samples, "processes": processes, "peers": peers}
+PARTS = {"growth": growth, "samples": samples, "processes": processes, "peers": peers, "busy": busy}
 CHILDREN = {"fit": fit, "sampled": sampled, "peer": peer}
 
 

@@ -150,10 +150,10 @@ def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Gr
     known = np.asarray((by_column >= 0).all(axis=1))
     if not known.any():
         raise InputError("No row has a group: every row misses a sensitive feature.")
-    combinations, found = np.unique(by_column[known], axis=0, return_inverse=True)
+    combinations, found = _distinct_rows(by_column[known])
     groups = _named(combinations, [labels for _, labels in columns], len(table))
     codes = np.full(len(table), len(groups), dtype=np.int64)
-    codes[known] = found.reshape(-1)
+    codes[known] = found
     if known.all():
         return Groups(codes, groups)
     if missing_groups == "ignore":
@@ -161,6 +161,16 @@ def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Gr
     possible = ((by_column[:, None] < 0) | (by_column[:, None] == combinations)).all(-1).astype(np.float64)
     possible[possible.sum(1) == 0] = 1  # a combination that no known row has
     return Groups(possible / possible.sum(axis=1, keepdims=True), groups, known)
+
+
+def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows of ``codes`` (N, K) in order, and which of them each row is, without sorting all rows."""
+    found = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        found, _ = pd.factorize(found * (int(column.max()) + 1) + column, sort=True)
+    example = np.empty(int(found.max()) + 1, dtype=np.int64)
+    example[found] = np.arange(len(codes))
+    return codes[example], found
 
 
 def _named(combinations: np.ndarray, labels: list[np.ndarray], n: int) -> list[str]:

@@ -243,8 +243,9 @@ class FairDROHead(HeadMixin):
     def to_sql(self, p_class: Sequence[str] | None = None, p_group: Sequence[str] | None = None) -> str:
         """Return the rule as an expression of SQL, which gives the class of every row.
 
-        For engines where the probabilities are columns of a table: Spark, DuckDB, PostgreSQL. Where groups are inferred,
-        their probabilities must be those given x alone, ``(N, A)``.
+        For engines where the probabilities are columns of a table: DuckDB, PostgreSQL, and Spark, whose settings
+        ``spark.sql.ansi.enabled`` and ``spark.sql.ansi.doubleQuotedIdentifiers`` must be on, as names stand in double
+        quotes. Where groups are inferred, their probabilities must be those given x alone, ``(N, A)``.
 
         Parameters
         ----------

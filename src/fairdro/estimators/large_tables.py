@@ -39,11 +39,13 @@ from fairdro.estimators.tables import (
 from fairdro.fixed_sequence import CertifiedDCA
 from fairdro.groups import Groups
 from fairdro.training.processes import agreed, world
-from fairdro.training.rows import DrawnSplit, RowsOnDisk, draws_of
+from fairdro.training.rows import MOST_NUMBERS, DrawnSplit, RowsOnDisk, draws_of, held_out
 
 GB = 1_000_000_000
 BYTES_PER_FEATURE, BYTES_PER_FIELD = 16, 16  # of a row in memory: as it is, encoded, scaled, and in a fold
 MOST_BYTES_PER_FIELD = 100
+BYTES_ON_DISK, BYTES_PER_ROW_ON_DISK, BYTES_PER_NUMBER = 1.4 * GB, 40, 12  # in memory all the same: libraries, rows, samples
+FEWEST_NUMBERS = 1 << 22  # of a sample to be of use
 PIECE_BYTES = 1 << 26
 EXACT_IN_HALF = 1024  # whole numbers and halves up to here are exact in half precision
 
@@ -112,8 +114,14 @@ def fit_parts(
         return FittedTable(done.model, [f"The table is trained on in memory: it takes {asked}.", *done.notes])
     why = f"It would take {asked}" if world() == 1 else f"{world()} processes train on it"
     _refuse_what_needs_memory(model, options, why)
-    done = _fit_on_disk(survey, encoder, folder, stage, **options)
-    return FittedTable(done.model, [f"The rows of the table are kept in a temporary file. {why}.", *done.notes])
+    kept = [f"The rows of the table are kept in a temporary file. {why}."]
+    least = BYTES_ON_DISK + BYTES_PER_ROW_ON_DISK * survey.own.sum()
+    numbers = min(int((memory - least) / BYTES_PER_NUMBER), MOST_NUMBERS)
+    if numbers < FEWEST_NUMBERS:
+        numbers = FEWEST_NUMBERS
+        kept.append(f"Training takes about {_in_words(least + FEWEST_NUMBERS * BYTES_PER_NUMBER)} of memory even so.")
+    done = _fit_on_disk(survey, encoder, folder, numbers, stage, **options)
+    return FittedTable(done.model, [*kept, *done.notes])
 
 
 def _refuse_what_needs_memory(model: str, options: Mapping[str, Any], why: str) -> None:
@@ -136,6 +144,7 @@ def _fit_on_disk(
     survey: Survey,
     encoder: TableEncoder,
     folder: Path,
+    most_numbers: int,
     stage: Stage,
     *,
     rho: float | None = None,
@@ -154,6 +163,8 @@ def _fit_on_disk(
     with agreed(lambda: _temporary(folder)) as file:
         with stage("encoding") as on_step:
             X, own = agreed(lambda: _encoded(survey, encoder, codes, file, folder, on_step))
+        X.most_numbers = most_numbers
+        pa.default_memory_pool().release_unused()
         group = own % n_groups
         known = group < len(groups.names) if groups.unknown_group else None
         classifier.fit(
@@ -178,26 +189,33 @@ def _encoded(
 ) -> tuple[RowsOnDisk, np.ndarray]:
     """Write the encoded rows of this process sorted by the ``codes`` of class and group; return also that of every row.
 
-    Rows of one code stay in their order.
+    Of one code, those that are held out come last: then training reads no others on its way.
     """
     counts = np.bincount(codes, weights=survey.own).astype(np.int64)
     rows, width = int(counts.sum()), len(encoder.get_feature_names_out())
     dtype = np.dtype(np.float16 if _is_exact_in_half(encoder, survey.columns) else np.float32)
     _check_room(rows * width * dtype.itemsize, folder)
     draws = np.empty(rows, dtype=np.uint32)
-    ends = np.cumsum(counts) - counts  # where the next row of each code belongs
+    first_free, end_free = (
+        np.cumsum(counts) - counts,
+        np.cumsum(counts),
+    )  # of each code: trained on from here, held out to there
     piece = max(PIECE_BYTES // (4 * width), 1)
     for batch in survey.source.batches(on_step):
-        all_codes = codes[places(batch.keys, survey.cells)]
-        for first in range(0, len(all_codes), piece):
-            order = first + np.argsort(all_codes[first : first + piece], kind="stable")
+        all_draws = draws_of(batch.numbers)
+        keys = 2 * codes[places(batch.keys, survey.cells)] + held_out(all_draws)
+        for first in range(0, len(keys), piece):
+            order = first + np.argsort(keys[first : first + piece], kind="stable")
             X = np.asarray(encoder.transform(as_pandas(batch.features.slice(first, piece))), dtype)[order - first]
-            drawn = draws_of(batch.numbers[order])
-            present, starts, sizes = np.unique(all_codes[order], return_index=True, return_counts=True)
-            for code, start, size in zip(present, starts, sizes, strict=True):
-                _write(file, X[start : start + size], int(ends[code]) * width * dtype.itemsize, folder)
-                draws[ends[code] : ends[code] + size] = drawn[start : start + size]
-                ends[code] += size
+            drawn = all_draws[order]
+            present, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
+            for key, start, size in zip(present, starts, sizes, strict=True):
+                code, held = divmod(int(key), 2)
+                end_free[code] -= held * size
+                place = int(end_free[code] if held else first_free[code])
+                first_free[code] += (1 - held) * size
+                _write(file, X[start : start + size], place * width * dtype.itemsize, folder)
+                draws[place : place + size] = drawn[start : start + size]
     return RowsOnDisk(file, (rows, width), dtype.name, draws), np.repeat(np.arange(len(counts)), counts)
 
 

@@ -152,6 +152,7 @@ def save(model: Any, folder: str | Path) -> None:
     folder : path
         Made if it is not there; a model in it is replaced, other things are left alone.
     """
+    model = model.to_local() if hasattr(model, "to_local") else model  # one of Dask's
     encoder, classifier = _steps(model)
     if type(classifier).__name__ not in CLASSIFIERS:
         raise InputError(f"A {type(classifier).__name__} is one file: save it by its own save('head.json').")

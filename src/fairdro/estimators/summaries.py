@@ -9,7 +9,7 @@ import pandas as pd
 from fairdro.errors import InputError
 
 MAX_VALUES = 1000  # a column of more strings than this is a name or an identifier, not a category
-MOST_NUMBERS = 1 << 18  # of a column that is learned in pieces, for its median; of more there is a sample
+MOST_NUMBERS = 1 << 16  # of a column that is learned in pieces, for its median; of more there is a sample
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Summary:
             return replace(found, kind=kind, counts=dict(zip(strings, counts, strict=True)))
         numbers = numbers_in(values, name, kind)
         numbers = numbers[~np.isnan(numbers)]
-        whole = bool((numbers % 1 == 0).all())
+        whole = bool((np.floor(numbers) == numbers).all())
         low, high = float(numbers.min()), float(numbers.max())
         return replace(found, kind=kind, numbers=(numbers,), low=low, high=high, whole=whole)
 

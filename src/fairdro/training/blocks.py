@@ -20,7 +20,6 @@ ROW_MULTIPLE, FEATURE_MULTIPLE = 4, 4
 GROWTH = ((0.0, 1 / 16), (0.5, 1 / 4), (0.75, 1.0))
 ALL_ROWS = 0.9
 MOST_PER_CELL = 2**17  # the standard error of an accuracy is then 0.14 points at most
-MOST_NUMBERS = 2**26  # in the largest sample, which is kept in memory
 
 
 def padded(size: int, multiple: int) -> int:
@@ -73,8 +72,12 @@ def blocks_of(X: Tensor | ScaledRows, cells: Cells, judge: Tensor, most: int) ->
 
 def _read(X: Tensor | ScaledRows, rows: Tensor) -> Tensor:
     n, d = len(rows), X.shape[1]
-    features = torch.zeros(padded(n, ROW_MULTIPLE), padded(d + 1, FEATURE_MULTIPLE), dtype=X.dtype)
-    features[:n, :d], features[:n, d] = X[rows], 1
+    features = torch.empty(padded(n, ROW_MULTIPLE), padded(d + 1, FEATURE_MULTIPLE), dtype=X.dtype)
+    features[n:], features[:, d + 1 :], features[:n, d] = 0, 0, 1
+    if isinstance(X, ScaledRows):
+        X.read_into(features[:n, :d], rows)
+    else:
+        features[:n, :d] = X[rows]
     return features
 
 
@@ -104,7 +107,7 @@ def growing_samples(X: ScaledRows, cells: Cells, counts: Tensor) -> list[tuple[f
     A sample holds about equally many rows of every cell, and all of a cell that has no more; none is larger than half of
     all rows. ``counts`` are of all processes.
     """
-    largest = min(MOST_PER_CELL, MOST_NUMBERS // (X.shape[1] * counts.numel()))
+    largest = min(MOST_PER_CELL, X.X.most_numbers // (X.shape[1] * counts.numel()))
     samples: list[tuple[float, Tensor]] = []
     for begin, part in GROWTH:
         shares = (largest * part / counts.flatten()).tolist()

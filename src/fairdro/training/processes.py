@@ -69,7 +69,7 @@ def added_up(values: Tensor) -> Tensor:
 
 
 def gathered_arrays(values: np.ndarray) -> list[np.ndarray]:
-    """Return an array ``(N,)`` of every process, each of its own length."""
+    """Return an array ``(N, ...)`` of every process, each with its own number of rows."""
     if world() == 1:
         return [values]
     own = torch.from_numpy(np.ascontiguousarray(values).copy())
@@ -77,7 +77,7 @@ def gathered_arrays(values: np.ndarray) -> list[np.ndarray]:
     with _all_there():
         dist.all_gather(lengths, torch.tensor([len(own)]))
         longest = max(int(length) for length in lengths)
-        padded = torch.cat([own, own.new_zeros(longest - len(own))])
+        padded = torch.cat([own, own.new_zeros(longest - len(own), *own.shape[1:])])
         parts = [torch.empty_like(padded) for _ in range(world())]
         dist.all_gather(parts, padded)
     return [part[: int(length)].numpy() for part, length in zip(parts, lengths, strict=True)]

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairdro.training.processes import added_up, rank, world
-from fairdro.training.processes import gathered as gather
+from fairdro.training.processes import added_up, gathered_arrays, world
 
 BYTES_AT_ONCE = 1 << 25
 SPLIT_BITS = 8  # of a draw, which say whether a row is held out; the others say which samples it is in
 HELD_OUT = 0.2
+MOST_NUMBERS = 2**26  # in the largest sample, which is kept in memory
 
 
 def draws_of(numbers: np.ndarray) -> np.ndarray:
@@ -28,6 +28,11 @@ def draws_of(numbers: np.ndarray) -> np.ndarray:
     return ((x ^ (x >> np.uint64(31))) >> np.uint64(32)).astype(np.uint32)
 
 
+def held_out(draws: np.ndarray) -> np.ndarray:
+    """Return which rows are held out, about a fifth, by their draws ``(N,)``."""
+    return (draws & (2**SPLIT_BITS - 1)) < HELD_OUT * 2**SPLIT_BITS
+
+
 class RowsOnDisk:
     """Rows in an open file, numbers in C order without a header; under ``torch.distributed``, this process's share of them.
 
@@ -40,6 +45,11 @@ class RowsOnDisk:
         Of the numbers in the file; they are read as single precision.
     draws : ndarray of uint32, shape (N,), optional
         A random draw per row, :func:`draws_of` of its number in the table; by default, of its place.
+
+    Attributes
+    ----------
+    most_numbers : int
+        How many numbers of a sample of the rows may be in memory.
     """
 
     ndim = 2
@@ -48,6 +58,7 @@ class RowsOnDisk:
         self, file: BinaryIO, shape: tuple[int, int], dtype: str = "float32", draws: np.ndarray | None = None
     ) -> None:
         self.file, self.shape, self.dtype = file, shape, np.dtype(dtype)
+        self.most_numbers = MOST_NUMBERS
         self.draws = draws_of(np.arange(shape[0])) if draws is None else draws
 
     def __len__(self) -> int:
@@ -94,11 +105,11 @@ class RowsOnDisk:
 
 
 class DrawnSplit:
-    """A splitter as scikit-learn's: about a fifth of the rows of a :class:`RowsOnDisk` is held out once, by their draws."""
+    """A splitter as scikit-learn's: rows of a :class:`RowsOnDisk` are held out once, by :func:`held_out`."""
 
     def split(self, X: RowsOnDisk, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Give the rows to train on and those to hold out."""
-        held = (X.draws & (2**SPLIT_BITS - 1)) < HELD_OUT * 2**SPLIT_BITS
+        held = held_out(X.draws)
         yield np.flatnonzero(~held), np.flatnonzero(held)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
@@ -113,7 +124,7 @@ class ScaledRows:
         self, X: RowsOnDisk, rows: np.ndarray, mean: np.ndarray, scale: np.ndarray, dtype: torch.dtype = torch.float32
     ) -> None:
         self.X, self.rows, self.dtype = X, rows, dtype
-        self.mean, self.inverse = torch.from_numpy(mean).to(dtype), torch.from_numpy(1 / scale).to(dtype)
+        self.shift, self.inverse = torch.from_numpy(-mean / scale).to(dtype), torch.from_numpy(1 / scale).to(dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -125,7 +136,14 @@ class ScaledRows:
 
     def __getitem__(self, places: Tensor | slice) -> Tensor:
         """Return the rows at some places, scaled."""
-        return torch.from_numpy(self.X[self.rows[places]]).to(self.dtype).sub_(self.mean).mul_(self.inverse)
+        return self._scaled(self.X[self.rows[places]])
+
+    def read_into(self, out: Tensor, places: Tensor) -> None:
+        """Write the rows at some places, scaled, into a tensor of as many rows."""
+        self._scaled(self.X[self.rows[places]], out)
+
+    def _scaled(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
+        return torch.addcmul(self.shift, torch.from_numpy(rows).to(self.dtype), self.inverse, out=out)
 
     def drawn(self, places: Tensor, share: float) -> Tensor:
         """Return the places that are in a sample of about this share."""
@@ -141,13 +159,7 @@ def gathered(X: Any, values: Tensor) -> Tensor:
     """Return the values ``(n, ...)`` of all processes that share the rows, one after another; each has its own n."""
     if not is_shared(X):
         return values
-    own = torch.zeros(world(), dtype=torch.int64)
-    own[rank()] = len(values)
-    sizes = added_up(own).tolist()
-    longest = max(*sizes, 1)
-    filled = torch.cat([values, values.new_zeros(longest - len(values), *values.shape[1:])])
-    parts = gather(filled).split(longest)
-    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    return torch.cat([torch.from_numpy(part) for part in gathered_arrays(values.numpy())])
 
 
 def total(X: Any, values: Tensor) -> Tensor:
