@@ -40,7 +40,7 @@ PROBLEMS = {
     "adult": "Adult", "compas": "COMPAS", "utkface-64": "UTKFace, features", "celeba-64": "CelebA, features",
     "hatexplain-64": "HateXplain, features", "utkface": "UTKFace", "hatexplain": "HateXplain",
 }  # fmt: skip
-HEAD = " + head"
+HEAD, SOFT = " + head", "soft groups"
 DRAWS = 300  # of test rows, for intervals
 ABLATIONS = ("fairdro_", "rvp", "classwise_simplex", "group_dro")
 
@@ -123,7 +123,8 @@ def kept() -> pd.DataFrame:
 def page(results: pd.DataFrame) -> str:
     """Return docs/deep.md: the text of benchmarks/deep.md, with tables in the place of {names}."""
     chosen = with_errors(select(points_of(results)), results)
-    parts = {"faces": faces(results, chosen), "summary": summary(chosen), "models": f"{len(results):,}"}
+    parts = {"faces": faces(results, chosen), "posts": posts(results, chosen), "models": f"{len(results):,}"}
+    parts["summary"] = summary(chosen[chosen["dataset"] != "hatexplain"])
     for name, title in PROBLEMS.items():
         own = chosen[(chosen["dataset"] == name) & ~chosen["solver"].str.startswith("network")]
         parts[name.replace("-", "_")] = "".join(
@@ -248,6 +249,25 @@ def faces(results: pd.DataFrame, chosen: pd.DataFrame) -> str:
     return f"{markdown_table(columns, shown)}\n{said}\n\n{gap}"
 
 
+def posts(results: pd.DataFrame, chosen: pd.DataFrame) -> str:
+    """Return what encoders of posts gave from end to end, with hard and with soft groups, and draw it."""
+    own = chosen[(chosen["dataset"] == "hatexplain") & chosen["solver"].str.startswith("network")]
+    drawn = points_of(results[results["dataset"] == "hatexplain"])
+    titles = {network: f"{'soft' if SOFT in network else 'hard'} groups" for network in drawn["network"]}
+    points, ringed = (frame.assign(dataset=frame["network"].map(titles), network="-") for frame in (drawn, own))
+    frontier_chart(points, ringed).save(DOCS / "deep-hatexplain.png", scale_factor=2)
+    shown = []
+    for network, part in own.groupby("network", sort=False):
+        groups = titles[network].split()[0]
+        for _, row in means(part).iterrows():
+            gaps = [f"{100 * row[name]:.1f}" for name in ("train_dca", "validation_dca")]
+            shown.append([groups, row["method"], *(figure(row, name) for name in SHOWN.values()), *gaps])
+        for _, row in part[part["accuracy"].isna()].iterrows():
+            name = row["method"] + HEAD * (row["solver"] == "network+head")
+            shown.append([groups, name, "does not keep the accuracy", *[""] * (len(SHOWN) + 1)])
+    return markdown_table(["groups", "method", *SHOWN, "training DCA", "validation DCA"], shown)
+
+
 def summary(chosen: pd.DataFrame) -> str:
     """Return the mean rank by DCA and the wins of every method over all problems, ablations left out."""
     ranks = []
@@ -272,8 +292,12 @@ def summary(chosen: pd.DataFrame) -> str:
         [name, str(row["problems"]), f"{row['mean rank']:.1f}", str(row["wins"])]
         for name, row in shown.astype(object).iterrows()
     ]
-    problems = "; ".join(dict.fromkeys(table["problem"]))
-    return f"Problems: {problems}.\n\n{markdown_table(['method', 'problems', 'mean rank', 'wins'], cells)}"
+    problems = dict.fromkeys(table["problem"])
+    first, second = shown[shown["problems"] > len(problems) / 2].index[:2]
+    said = f"Of the methods on more than half of the problems, {first} has the smallest mean rank, and {second} comes next."
+    return (
+        f"Problems: {'; '.join(problems)}.\n\n{markdown_table(['method', 'problems', 'mean rank', 'wins'], cells)}\n{said}"
+    )
 
 
 if __name__ == "__main__":
