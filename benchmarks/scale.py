@@ -361,8 +361,8 @@ def show_growth(found: list[dict[str, Any]]) -> str:
         + "\n![seconds against rows](scale.png)\n\n"
         + f"By a straight line, {start:.0f} s and {1e6 * slope:.1f} s per million rows, the times are off by "
         f"{100 * off:.0f} % at most.\n\n"
-        f"A hundred million rows, on paper: {(start + rows_then * slope) / 60:.0f} minutes by that line if the file of rows, "
-        f"{size:.0f} GB, stays in the cache of the system. If it does not, the {passes:,.0f} GB of all passes take "
+        f"A hundred million rows, on paper: {(start + rows_then * slope) / 60:.0f} minutes by that line if the file of "
+        f"rows, {size:.0f} GB, stays in the cache of the system. If it does not, the {passes:,.0f} GB of all passes take "
         f"{passes / disk / 60:.0f} minutes from this disk, which reads {disk:.1f} GB a second, and the larger of the two "
         "counts where reading and computing overlap; their sum is the worst case."
     )
