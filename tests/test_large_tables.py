@@ -133,10 +133,32 @@ def test_an_encoder_learned_in_pieces_is_that_of_the_whole(table, cuts):
 def test_the_median_of_many_is_that_of_a_fair_sample(monkeypatch):
     monkeypatch.setattr(summaries, "MOST_NUMBERS", 4000)
     values = pd.Series(np.random.default_rng(0).permutation(200_000).astype(float))
-    found = sum((Summary.of(values[i : i + 1000], "x") for i in range(1000, 200_000, 1000)), Summary.of(values[:1000], "x"))
+    draws = large_tables.draws_of(np.arange(len(values)))
+    pieces = [slice(i, i + 1000) for i in range(0, 200_000, 1000)]
+    found = sum((Summary.of(values[part], "x", draws[part]) for part in pieces), Summary("x", 0, 0))
     assert 1800 < sum(map(len, found.numbers)) <= 4000
     assert abs(found.median - 100_000) < 200_000 * 2 / np.sqrt(2000)
     assert (found.rows, found.low, found.high, found.whole) == (200_000, 0, 199_999, True)
+
+
+def test_the_sample_for_a_median_is_the_same_whatever_the_pieces(monkeypatch):
+    monkeypatch.setattr(summaries, "MOST_NUMBERS", 1000)
+    values = pd.Series(np.random.default_rng(0).normal(size=20_000))
+    draws = large_tables.draws_of(np.arange(len(values)))
+
+    def median(places):
+        pieces = [Summary.of(values[part], "x", draws[part]) for part in places]
+        return sum(pieces, Summary("x", 0, 0)).median
+
+    places = np.arange(len(values))
+    once = median(np.split(places, 10))
+    assert median(np.split(places, 40)[::-1]) == once
+    assert median([places[::2], places[1::2]]) == once
+    by_process = [
+        sum((Summary.of(values[p], "x", draws[p]) for p in np.split(own, 5)), Summary("x", 0, 0))
+        for own in (places[::2], places[1::2])
+    ]
+    assert sum(by_process, Summary("x", 0, 0)).median == once
 
 
 def test_rows_on_disk_train_the_model_of_rows_in_memory(folder, tmp_path, monkeypatch):

@@ -102,6 +102,7 @@ def test_rows_on_disk_give_the_model_of_rows_in_memory():
 
 def test_growing_samples_agree_with_all_rows_within_the_noise(monkeypatch):
     monkeypatch.setattr(blocks, "MOST_PER_CELL", 2**12)
+    monkeypatch.setattr(blocks, "FEWEST_PER_CELL", 2**8)
     X, y, a = people(60_000)
     order = np.lexsort((a, y))
     read, real = [], RowsOnDisk._read
@@ -122,15 +123,37 @@ def test_growing_samples_agree_with_all_rows_within_the_noise(monkeypatch):
 
 def test_all_rows_of_a_small_cell_are_in_every_sample(monkeypatch):
     monkeypatch.setattr(blocks, "MOST_PER_CELL", 1600)
+    monkeypatch.setattr(blocks, "FEWEST_PER_CELL", 100)
     X, y, a = people(20_000)
     a[np.flatnonzero((y == 1) & (a == 1))[40:]] = 0
     cells = Cells.from_labels(y, Groups(a, GROUPS), n_classes=2)
     scaled = ScaledRows(RowsOnDisk(None, X.shape), np.arange(len(X)), np.zeros(6), np.ones(6))
-    samples = blocks.growing_samples(scaled, cells, cells.counts)
-    assert [begin for begin, _ in samples] == [0.0, 0.5, 0.75]
+    samples, last = blocks.growing_samples(scaled, cells, cells.counts)
+    assert ([begin for begin, _ in samples], last) == ([0.0, 0.5, 0.75], blocks.ALL_ROWS)
     sizes = torch.stack([cells.take(rows).counts for _, rows in samples])
     assert sizes[:, 1, 1].tolist() == [40, 40, 40]
     assert (sizes[:, 0, 0] / 1600).tolist() == pytest.approx([1 / 16, 1 / 4, 1], rel=0.25)
+
+
+def test_samples_that_are_too_small_are_left_out():
+    X, y, a = people(80_000)
+    cells = Cells.from_labels(y, Groups(a, GROUPS), n_classes=2)
+    scaled = ScaledRows(RowsOnDisk(None, X.shape), np.arange(len(X)), np.zeros(6), np.ones(6))
+    for per_cell, begins, last in ((4095, [0.0], 0.9), (1000, [], 0.0)):
+        scaled.X.most_numbers = per_cell * 6 * cells.counts.numel()
+        samples, first = blocks.growing_samples(scaled, cells, cells.counts)
+        assert [begin for begin, _ in samples] == begins
+        assert first == last
+
+
+def test_a_block_of_one_row_is_read():
+    X = np.arange(12, dtype=np.float32).reshape(6, 2)
+    with on_disk(X, np.arange(6)) as rows:
+        scaled = ScaledRows(rows, np.arange(6), np.ones(2), np.full(2, 2.0))
+        np.testing.assert_array_equal(scaled[torch.tensor([3])].numpy(), (X[[3]] - 1) / 2)
+        out = torch.zeros(1, 2)
+        scaled.read_into(out, torch.tensor([5]))
+        np.testing.assert_array_equal(out.numpy(), (X[[5]] - 1) / 2)
 
 
 def _fit_share(rank, world, folder):

@@ -303,12 +303,20 @@ def _tally(X: pd.DataFrame, y: pd.DataFrame, sensitive: pd.DataFrame) -> pd.Seri
     """Count the rows of a partition by class and sensitive features."""
     if len(set(sizes := [len(X), len(y), len(sensitive)])) > 1:
         raise InputError(f"A partition has {sizes} rows of X, y and sensitive_features; they must be the same rows.")
-    return _labels(y, sensitive).value_counts(dropna=False).head(MOST_LABELS)
+    tally = _labels(y, sensitive).value_counts(dropna=False)
+    if len(tally) > MOST_LABELS:
+        raise InputError(
+            f"A partition has {len(tally):,} combinations of class and group, too many to mean anything; use bins."
+        )
+    return tally
 
 
 def _codes(y: pd.DataFrame, sensitive: pd.DataFrame, known: pd.DataFrame) -> np.ndarray:
     """Return the codes of class and group of every row ``(2, N)``."""
-    return known.to_numpy()[known.index.get_indexer(pd.MultiIndex.from_frame(_labels(y, sensitive)))].T
+    places = known.index.get_indexer(pd.MultiIndex.from_frame(_labels(y, sensitive)))
+    if (places < 0).any():
+        raise InputError("y or sensitive_features changed while they were read; persist the collections first.")
+    return known.to_numpy()[places].T
 
 
 def _draws(seed: int, partition: int, n: int) -> np.ndarray:

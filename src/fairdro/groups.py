@@ -143,7 +143,7 @@ def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Gr
     names = [f"sensitive feature {str(c)!r}" for c in table.columns]
     columns = [_codes_and_labels(table[c], name) for c, name in zip(table.columns, names, strict=True)]
     for (codes, _), name in zip(columns, names, strict=True):
-        _refuse_missing(int((codes < 0).sum()), len(table), name, missing_groups)
+        refuse_missing(int((codes < 0).sum()), len(table), name, missing_groups)
     if missing_groups == "group":
         columns = [_with_missing_as_label(*column) for column in columns]
     by_column = np.column_stack([codes for codes, _ in columns])
@@ -188,7 +188,8 @@ def _named(combinations: np.ndarray, labels: list[np.ndarray], n: int) -> list[s
     return names
 
 
-def _refuse_missing(number: int, n: int, what: str, missing_groups: str) -> None:
+def refuse_missing(number: int, n: int, what: str, missing_groups: str) -> None:
+    """Refuse that so many of ``n`` rows miss a sensitive feature, where ``missing_groups`` says so."""
     if number > 0 and missing_groups == "refuse":
         raise InputError(
             f"{what} has missing values ({number} of {n}). Say what they mean by missing_groups: 'infer' the group from the "
@@ -210,7 +211,7 @@ def _membership(table: pd.DataFrame, missing_groups: str) -> Groups:
     """Return soft groups; rows that lack a share are of unknown group."""
     shares, names = table.to_numpy(np.float64), [str(c) for c in table.columns]
     known = ~np.isnan(shares).any(axis=1)
-    _refuse_missing(int((~known).sum()), len(table), "sensitive_features", missing_groups)
+    refuse_missing(int((~known).sum()), len(table), "sensitive_features", missing_groups)
     shares = np.where(known[:, None], shares / np.nansum(shares, axis=1, keepdims=True), 1 / len(names))
     if known.all():
         return Groups(shares, names)

@@ -1,6 +1,7 @@
 """Many files as one table: one schema for all of them, read in batches that fit into memory."""
 
 import glob
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -258,10 +259,10 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
         else:
             found.append(path)
     found.sort()
+    if twice := [path for path, number in Counter(path.resolve() for path in found).items() if number > 1]:
+        raise InputError(f"{twice[0]} is named twice.")
     for path in found:
         check_table_name(path)
-        if found.count(path) > 1:
-            raise InputError(f"{path} is named twice.")
         if is_parquet(path) != is_parquet(found[0]):
             raise InputError(f"{found[0]} and {path} are of different formats; bring them to one, CSV or Parquet.")
     if not found:

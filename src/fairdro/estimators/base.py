@@ -87,7 +87,7 @@ class CellsMixin:
         known = cells.known_part
         self.cell_counts_ = total(X, known.counts).numpy() * scale
         self._countable_ = weight is None and not known.soft
-        self._unknown_, self._weight_scale_ = self._say_unknown(groups), scale
+        self._unknown_, self._weight_scale_ = self._say_unknown(X, groups), scale
         return cells
 
     def _settled(self, X: Any, cells: Cells) -> Cells:
@@ -175,13 +175,14 @@ class CellsMixin:
         """Return the cells with inferred shares of the groups that are missing."""
         raise NotImplementedError
 
-    def _say_unknown(self, groups: Groups) -> str:
-        """Say how many rows are of unknown group, and what becomes of them."""
-        if groups.n_unknown == 0:
+    def _say_unknown(self, X: Any, groups: Groups) -> str:
+        """Say how many rows are of unknown group, of those of all processes, and what becomes of them."""
+        unknown, rows = total(X, torch.tensor([groups.n_unknown, len(groups)])).tolist()
+        if unknown == 0:
             return ""
         fate = "are trained on, but do not count for fairness" if groups.unknown_group else "count by inferred shares"
         return (
-            f"The group of {groups.n_unknown:,} of {len(groups):,} rows is not known: in training they {fate}. Figures "
+            f"The group of {unknown:,} of {rows:,} rows is not known: in training they {fate}. Figures "
             "count rows of known group only."
         )
 

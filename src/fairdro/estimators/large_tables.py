@@ -38,7 +38,7 @@ from fairdro.estimators.tables import (
 )
 from fairdro.fixed_sequence import CertifiedDCA
 from fairdro.groups import Groups
-from fairdro.training.processes import agreed, world
+from fairdro.training.processes import agreed, gathered_arrays, world
 from fairdro.training.rows import MOST_NUMBERS, DrawnSplit, RowsOnDisk, draws_of, held_out
 
 GB = 1_000_000_000
@@ -99,24 +99,26 @@ def fit_parts(
         As of :func:`~fairdro.estimators.tables.fit_table`. A model that is not linear, groups that are inferred, and rows
         that are set aside to certify need a table that fits.
     """
-    check_options(target, groups, model, options.get("rho"), options.get("keep_accuracy", 0.95))
+    check_options(target, groups, model, **options)
     source = Source(parts, target, groups, drop)
     with stage("reading") as on_step:
         survey = source.survey(on_step)
+    _ = survey.labels  # which refuses a target that has none
     encoder = TableEncoder().learn(survey.columns)
     width = len(source.features if model == "boosting" else encoder.get_feature_names_out())
     needed = survey.rows * (width * BYTES_PER_FEATURE + len(parts.schema) * BYTES_PER_FIELD)
     asked = f"about {_in_words(needed)} of memory, and {_in_words(memory)} may be used (--memory)"
     if world() == 1 and needed <= memory:
         with stage("loading") as on_step:
-            whole = parts.read(on_step=on_step)
-        done = fit_table(whole, target=target, groups=groups, drop=drop, model=model, **options)
+            whole = parts.read({target, *groups, *source.features}, on_step=on_step)
+        done = fit_table(whole, target=target, groups=groups, model=model, **options)
         return FittedTable(done.model, [f"The table is trained on in memory: it takes {asked}.", *done.notes])
     why = f"It would take {asked}" if world() == 1 else f"{world()} processes train on it"
     _refuse_what_needs_memory(model, options, why)
     kept = [f"The rows of the table are kept in a temporary file. {why}."]
-    least = BYTES_ON_DISK + BYTES_PER_ROW_ON_DISK * survey.own.sum()
-    numbers = min(int((memory - least) / BYTES_PER_NUMBER), MOST_NUMBERS)
+    least = BYTES_ON_DISK + BYTES_PER_ROW_ON_DISK * survey.rows
+    of_all = min(int(part[0]) for part in gathered_arrays(np.array([memory])))  # a sample is the same in every process
+    numbers = min(int((of_all - least) / BYTES_PER_NUMBER), MOST_NUMBERS)
     if numbers < FEWEST_NUMBERS:
         numbers = FEWEST_NUMBERS
         kept.append(f"Training takes about {_in_words(least + FEWEST_NUMBERS * BYTES_PER_NUMBER)} of memory even so.")

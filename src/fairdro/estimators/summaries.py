@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fairdro.errors import InputError
+from fairdro.training.rows import draws_of
 
 MAX_VALUES = 1000  # a column of more strings than this is a name or an identifier, not a category
 MOST_NUMBERS = 1 << 16  # of a column that is learned in pieces, for its median; of more there is a sample
@@ -25,8 +26,10 @@ class Summary:
         None if there is no value.
     counts : dict of str to int
         Of a category: how often each value occurs.
-    numbers : tuple of ndarray
-        Of a number or date: all values or, where these were too many, a random sample.
+    numbers, draws : tuple of ndarray
+        Of a number or date: all values or, where these were too many, a random sample, and the random draw of each, a
+        whole number of 32 bits. Those with the smallest draws are kept: the sample depends neither on the order nor on the
+        pieces in which rows come.
     halved : int
         How often the sample was halved.
     low, high : float
@@ -41,14 +44,15 @@ class Summary:
     kind: str | None = None
     counts: dict[str, int] = field(default_factory=dict)
     numbers: tuple[np.ndarray, ...] = ()
+    draws: tuple[np.ndarray, ...] = ()
     halved: int = 0
     low: float = np.inf
     high: float = -np.inf
     whole: bool = True
 
     @classmethod
-    def of(cls, values: pd.Series, name: str) -> Self:
-        """Look at the values of some rows."""
+    def of(cls, values: pd.Series, name: str, draws: np.ndarray | None = None) -> Self:
+        """Look at the values of some rows, whose random draws are ``draws`` (N,); by default, by their places."""
         missing = int(values.isna().sum())
         found = cls(name, len(values), missing)
         if missing == len(values):
@@ -60,10 +64,11 @@ class Summary:
             counts = np.bincount(codes[codes >= 0], minlength=len(strings)).tolist()
             return replace(found, kind=kind, counts=dict(zip(strings, counts, strict=True)))
         numbers = numbers_in(values, name, kind)
-        numbers = numbers[~np.isnan(numbers)]
+        drawn, valid = draws_of(np.arange(len(numbers))) if draws is None else draws, ~np.isnan(numbers)
+        numbers, drawn = numbers[valid], drawn[valid]
         whole = bool((np.floor(numbers) == numbers).all())
         low, high = float(numbers.min()), float(numbers.max())
-        return replace(found, kind=kind, numbers=(numbers,), low=low, high=high, whole=whole)
+        return replace(found, kind=kind, numbers=(numbers,), draws=(drawn,), low=low, high=high, whole=whole)
 
     def __add__(self, other: Self) -> Self:
         kinds = {self.kind, other.kind} - {None}
@@ -75,13 +80,15 @@ class Summary:
         if len(counts) > MAX_VALUES:
             raise too_many_values(self.name, len(counts), "at least ")
         halved = max(self.halved, other.halved)
+        mine, theirs = self._halved(halved), other._halved(halved)
         return replace(
             self,
             rows=self.rows + other.rows,
             missing=self.missing + other.missing,
             kind=next(iter(kinds), None),
             counts=counts,
-            numbers=self._halved(halved).numbers + other._halved(halved).numbers,
+            numbers=mine.numbers + theirs.numbers,
+            draws=mine.draws + theirs.draws,
             halved=halved,
             low=min(self.low, other.low),
             high=max(self.high, other.high),
@@ -99,9 +106,11 @@ class Summary:
         """Return a summary whose sample was halved so many times."""
         if self.halved >= times:
             return self
-        numbers = np.concatenate([np.empty(0), *self.numbers])
-        drawn = np.random.default_rng([self.rows, self.halved]).random(len(numbers))
-        return replace(self, numbers=(numbers[drawn < 0.5 ** (times - self.halved)],), halved=times)
+        kept = [drawn < 2.0 ** (32 - times) for drawn in self.draws]
+        numbers, draws = (
+            tuple(part[own] for part, own in zip(parts, kept, strict=True)) for parts in (self.numbers, self.draws)
+        )
+        return replace(self, numbers=numbers, draws=draws, halved=times)
 
     @property
     def median(self) -> float:
@@ -109,8 +118,8 @@ class Summary:
         return float(np.median(np.concatenate(self.numbers)))
 
     def to_state(self) -> dict[str, Any]:
-        """Return all but the numbers as plain numbers and strings."""
-        return {name: value for name, value in vars(self).items() if name != "numbers"}
+        """Return all but the numbers and their draws as plain numbers and strings."""
+        return {name: value for name, value in vars(self).items() if name not in {"numbers", "draws"}}
 
 
 def too_many_values(name: str, number: int, at_least: str = "") -> InputError:
@@ -121,10 +130,10 @@ def too_many_values(name: str, number: int, at_least: str = "") -> InputError:
     )
 
 
-def summaries_of(X: Any) -> list[Summary]:
-    """Return what the rows of a table say of its columns."""
+def summaries_of(X: Any, draws: np.ndarray | None = None) -> list[Summary]:
+    """Return what the rows of a table say of its columns; ``draws`` (N,) are as of :meth:`Summary.of`."""
     table = as_frame(X)
-    return [Summary.of(table[name], str(name)) for name in table.columns]
+    return [Summary.of(table[name], str(name), draws) for name in table.columns]
 
 
 def as_frame(X: Any) -> pd.DataFrame:

@@ -16,8 +16,9 @@ from fairdro._utils.progress import OnStep
 from fairdro.errors import InputError
 from fairdro.estimators.columns import as_pandas, check_columns, known, labels_of, sensitive_columns, without_group
 from fairdro.estimators.summaries import Summary, summaries_of
-from fairdro.groups import Groups, encode_groups
+from fairdro.groups import Groups, encode_groups, refuse_missing
 from fairdro.training.processes import agreed, gathered_arrays, gathered_text, rank, world
+from fairdro.training.rows import draws_of
 
 MOST_CELLS = 100_000
 
@@ -94,7 +95,7 @@ class Source:
             lacking += batch.lacking
             if len(batch.numbers) == 0:
                 continue
-            found = summaries_of(as_pandas(batch.features))
+            found = summaries_of(as_pandas(batch.features), draws_of(batch.numbers))
             columns = [before + more for before, more in zip(columns, found, strict=True)]
             cells = _added_up([cells, _counted(batch.keys)])
             if cells.num_rows > MOST_CELLS:
@@ -140,10 +141,12 @@ class Survey:
         names = self.source.groups
         values = pa.table({name: self.cells[str(j + 1)] for j, name in enumerate(names)})
         strings = sensitive_columns(values, names, missing_groups, [])
-        many = encode_groups(pd.concat([strings] * 10, ignore_index=True), missing_groups)  # a group has ten rows or more
         rows = self.cells["rows"].to_numpy()
-        lacking = {name: int(rows[values[name].is_null().to_numpy()].sum()) for name in names if missing_groups == "group"}
-        notes = [without_group(number, name) for name, number in lacking.items() if number]
+        lacking = {name: int(rows[values[name].is_null().to_numpy()].sum()) for name in names}
+        for name, number in lacking.items():
+            refuse_missing(number, self.rows, f"sensitive feature {name!r}", missing_groups)
+        many = encode_groups(pd.concat([strings] * 10, ignore_index=True), missing_groups)  # a group has ten rows or more
+        notes = [without_group(number, name) for name, number in lacking.items() if number and missing_groups == "group"]
         return many.take(np.arange(self.cells.num_rows)), notes
 
 
@@ -155,7 +158,11 @@ def _of_all(columns: list[Summary]) -> list[Summary]:
     found = []
     for j, column in enumerate(columns):
         numbers = gathered_arrays(np.concatenate([np.empty(0), *column.numbers]))
-        first, *others = (Summary(**state[j], numbers=(part,)) for state, part in zip(states, numbers, strict=True))
+        draws = gathered_arrays(np.concatenate([np.empty(0, dtype=np.int64), *column.draws]))
+        first, *others = (
+            Summary(**state[j], numbers=(part,), draws=(drawn,))
+            for state, part, drawn in zip(states, numbers, draws, strict=True)
+        )
         found.append(sum(others, first))
     return found
 

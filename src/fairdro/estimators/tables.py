@@ -127,11 +127,7 @@ def fit_table(
         ``certify`` and ``delta``, as of :class:`~fairdro.FairDROClassifierCV`; ``max_iter`` of models of layers.
     """
     check_columns(table, [target, *groups, *drop])
-    check_options(target, groups, model, rho, keep_accuracy)
-    if estimator is not None and model != "head":
-        raise InputError("An estimator is for model head only; leave it out.")
-    if "max_iter" in options and model not in BANKS:
-        raise InputError(f"max_iter is for models of layers ({', '.join(BANKS)}); leave it out.")
+    check_options(target, groups, model, rho=rho, keep_accuracy=keep_accuracy, estimator=estimator, **options)
     notes: list[str] = []
     table = with_target(table, target, notes)
     y = labels_of(table[target], target)
@@ -181,7 +177,16 @@ def costs_of(given: Mapping[str, float] | str | None, y: np.ndarray) -> Any:
     return {labels[name]: cost for name, cost in given.items()}
 
 
-def check_options(target: str, groups: Sequence[str], model: str, rho: float | None, keep_accuracy: float) -> None:
+def check_options(
+    target: str,
+    groups: Sequence[str],
+    model: str,
+    *,
+    rho: float | None = None,
+    keep_accuracy: float = 0.95,
+    estimator: str | None = None,
+    **others: Any,
+) -> None:
     """Refuse options that cannot be, before anything is read or trained."""
     if model not in (known := [*models_for_tables(), "head"]):
         raise unknown_name("model", model, known)
@@ -195,6 +200,10 @@ def check_options(target: str, groups: Sequence[str], model: str, rho: float | N
         raise InputError(f"rho must be zero or a positive number, got {rho:g}.")
     if not 0 <= keep_accuracy <= 1:
         raise InputError(f"The share of accuracy to keep must lie between 0 and 1, got {keep_accuracy:g}.")
+    if estimator is not None and model != "head":
+        raise InputError("An estimator is for model head only; leave it out.")
+    if "max_iter" in others and model not in BANKS:
+        raise InputError(f"max_iter is for models of layers ({', '.join(BANKS)}); leave it out.")
 
 
 def _estimator(name: str | None) -> Any:
@@ -241,7 +250,7 @@ def fit_head_table(
         ``objective``, ``fair_classes``, ``keep_class_accuracy``, ``floor``, ``rule``, ``certify`` and ``delta``, likewise.
     """
     check_columns(table, [target, *groups])
-    check_options(target, groups, "head", rho, keep_accuracy)
+    check_options(target, groups, "head", rho=rho, keep_accuracy=keep_accuracy)
     notes: list[str] = []
     table = with_target(table, target, notes)
     y = labels_of(table[target], target).astype(str)

@@ -19,6 +19,7 @@ ROW_MULTIPLE, FEATURE_MULTIPLE = 4, 4
 # Of rows on disk: from which part of the steps on a sample is taken, as a share of the largest, and from when on all rows.
 GROWTH = ((0.0, 1 / 16), (0.5, 1 / 4), (0.75, 1.0))
 ALL_ROWS = 0.9
+FEWEST_PER_CELL, ROWS_PER_FEATURE = 1024, 10  # that a sample needs to be of use
 MOST_PER_CELL = 2**17  # the standard error of an accuracy is then 0.14 points at most
 
 
@@ -101,23 +102,23 @@ class Pass:
         return cls([shards[i:j] for i, j in itertools.pairwise(bounds) if i < j], counts)
 
 
-def growing_samples(X: ScaledRows, cells: Cells, counts: Tensor) -> list[tuple[float, Tensor]]:
-    """Return samples of rows, and from which part of the steps on each is gone through.
+def growing_samples(X: ScaledRows, cells: Cells, counts: Tensor) -> tuple[list[tuple[float, Tensor]], float]:
+    """Return samples of rows, from which part of the steps on each is gone through, and from which all rows are.
 
     A sample holds about equally many rows of every cell, and all of a cell that has no more; none is larger than half of
-    all rows. ``counts`` are of all processes.
+    all rows, or too small to learn from. ``counts`` are of all processes.
     """
     largest = min(MOST_PER_CELL, X.X.most_numbers // (X.shape[1] * counts.numel()))
+    fewest = max(FEWEST_PER_CELL, ROWS_PER_FEATURE * X.shape[1] / counts.numel())
     samples: list[tuple[float, Tensor]] = []
-    for begin, part in GROWTH:
+    begin = 0.0
+    for start, part in GROWTH:
+        begin = start if samples else 0.0
+        if largest * part < fewest:
+            continue
         shares = (largest * part / counts.flatten()).tolist()
         rows = torch.cat([X.drawn(of_cell, shares[k]) for k, of_cell in cells.strata.items()])
         if 2 * float(total(X, torch.tensor(float(len(rows))))) > float(counts.sum()):
-            break
+            return samples, begin
         samples.append((begin, rows.sort().values))
-    return samples
-
-
-def first_with_all(samples: int) -> float:
-    """Return from which part of the steps on all rows are gone through, behind so many samples."""
-    return [*(begin for begin, _ in GROWTH), ALL_ROWS][samples] if samples else 0.0
+    return samples, ALL_ROWS if samples else 0.0

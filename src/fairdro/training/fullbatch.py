@@ -23,7 +23,7 @@ from fairdro.cells import Cells, CellTotals
 from fairdro.errors import InputError, unknown_name
 from fairdro.methods import CellMeans, Method, Task
 from fairdro.models import LinearBank
-from fairdro.training.blocks import FEATURE_MULTIPLE, Block, Pass, blocks_of, first_with_all, growing_samples, padded
+from fairdro.training.blocks import FEATURE_MULTIPLE, Block, Pass, blocks_of, growing_samples, padded
 from fairdro.training.controller import Controller
 from fairdro.training.folds import stratified_folds
 from fairdro.training.losses import BinaryLoss, ClassLoss, MulticlassLoss
@@ -231,12 +231,13 @@ class _Solver:
     ) -> list[tuple[float, Pass]]:
         """Return from which part of the steps on which rows are gone through: all of them, after samples that grow."""
         passes = []
-        for begin, rows in growing_samples(X, cells, copies.counts[-1]) if isinstance(X, ScaledRows) else []:
+        samples, last = growing_samples(X, cells, copies.counts[-1]) if isinstance(X, ScaledRows) else ([], 0.0)
+        for begin, rows in samples:
             some = cells.take(rows)
             counts = added_up(some.counts) if self.sharded else some.counts
             passes.append((begin, Pass.over(blocks_of(X[rows], some, copies.judge[rows], most), counts[None], threads)))
         everything = Pass.over(blocks_of(X, cells, copies.judge, most), copies.counts, threads)
-        return [*passes, (first_with_all(len(passes)), everything)]
+        return [*passes, (last, everything)]
 
     def solve(self, lr: float, l2: float) -> None:
         """Move the method's weights and the models in turn; the models end as their average over the last steps."""

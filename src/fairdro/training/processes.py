@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 from fairdro.errors import InputError
 
 T = TypeVar("T")
+LONGEST = timedelta(days=7)  # that a process may read longer than another; one that has ended is noticed at once
 
 
 class LostProcessError(InputError):
@@ -31,7 +33,7 @@ def processes() -> Iterator[None]:
         signal.signal(signal.SIGTERM, _end)  # which torchrun sends when another process has ended
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST)
     try:
         yield
     finally:

@@ -136,11 +136,14 @@ class ScaledRows:
 
     def __getitem__(self, places: Tensor | slice) -> Tensor:
         """Return the rows at some places, scaled."""
-        return self._scaled(self.X[self.rows[places]])
+        return self._scaled(self._raw(places))
 
     def read_into(self, out: Tensor, places: Tensor) -> None:
         """Write the rows at some places, scaled, into a tensor of as many rows."""
-        self._scaled(self.X[self.rows[places]], out)
+        self._scaled(self._raw(places), out)
+
+    def _raw(self, places: Tensor | slice) -> np.ndarray:
+        return self.X[self.rows[places.numpy() if isinstance(places, Tensor) else places]]
 
     def _scaled(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
         return torch.addcmul(self.shift, torch.from_numpy(rows).to(self.dtype), self.inverse, out=out)
