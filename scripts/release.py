@@ -70,7 +70,7 @@ def usable_pythons() -> list[str]:
     for version in PYTHONS:
         python = f"python{version}"
         if not shutil.which(python) or subprocess.run([python, "--version"], check=False, capture_output=True).returncode:  # noqa: S603
-            print(f"Python {version} is skipped: it is not installed.")
+            print(f"Python {version} is skipped: {python} is not on the PATH, or does not start.")
         elif not has_torch(python):
             print(f"Python {version} is skipped: there is no CPU build of torch for it here.")
         else:
