@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
 .PHONY: install install-test demo test test-all lint fuzz chaos bench bench-estimators bench-boosting bench-head bench-choices \
-	bench-certificates bench-busy bench-scale scale reproduction deep data release clean
+	bench-certificates bench-busy bench-scale scale docs install-docs reproduction deep data release clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -93,6 +93,13 @@ bench-busy: install-test
 # docs/deep.md and its pictures, from the results in benchmarks/results; no training. benchmarks/deep.py says how they were made.
 deep: install
 	$(BIN)/python benchmarks/deep.py page
+
+# The documentation as a site in build/site: pages, examples as they run, and the reference. A warning is an error.
+docs: install-docs
+	$(BIN)/sphinx-build -W --keep-going -q docs build/site
+
+install-docs: install-test
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[docs]'
 
 # docs/scale.md and its picture, from benchmarks/results/scale.json; nothing is measured.
 scale: install-test

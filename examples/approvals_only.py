@@ -1,4 +1,8 @@
-"""Only approvals matter: good applicants of all groups are to be approved equally often, which is equal opportunity.
+"""
+Only approvals matter
+=====================
+
+Good applicants of all groups are to be approved equally often, which is equal opportunity.
 
 And a loan that is not repaid costs five times as much as a good applicant who is turned down. The table is made up.
 """

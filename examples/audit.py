@@ -1,4 +1,9 @@
-"""Audit decisions without knowing who was right: selection rates by sex, by origin and by both, as a page to hand in."""
+"""
+Audit decisions of any model
+============================
+
+Audit decisions without knowing who was right: selection rates by sex, by origin and by both, as a page to hand in.
+"""
 
 import tempfile
 from pathlib import Path

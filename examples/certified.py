@@ -1,4 +1,9 @@
-"""Show that the gap is below a limit: rows that are set aside certify it, and choose the radius in a fixed sequence."""
+"""
+Certify that the gap is small
+=============================
+
+Show that the gap is below a limit: rows that are set aside certify it, and choose the radius in a fixed sequence.
+"""
 
 import numpy as np
 

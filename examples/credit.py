@@ -1,4 +1,8 @@
-"""A lender's table: who repays? Chooses the fairest model that keeps 97 % of the accuracy, saves it, and reads it again.
+"""
+A lender's table, from rows to a saved model
+============================================
+
+A lender's table: who repays? Chooses the fairest model that keeps 97 % of the accuracy, saves it, and reads it again.
 
 The table is made up: women have lower incomes and more part-time work for the same reliability.
 """

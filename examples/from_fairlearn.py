@@ -1,4 +1,8 @@
-"""For users of fairlearn: the same task with ExponentiatedGradient and with fairdro, judged by fairlearn's own MetricFrame.
+"""
+Coming from fairlearn
+=====================
+
+For users of fairlearn: the same task with ExponentiatedGradient and with fairdro, judged by fairlearn's own MetricFrame.
 
 What changes: one estimator instead of a reduction around one, a deterministic prediction, and ``rho`` or a share of
 accuracy to keep instead of a bound. What stays: ``fit(X, y, sensitive_features=...)``, ``predict(X)`` without groups,

@@ -1,4 +1,8 @@
-"""Probabilities and decisions are two things: how likely a class is, and what FairDRO decides.
+"""
+Probabilities and decisions
+===========================
+
+They are two things: how likely a class is, and what FairDRO decides.
 
 `predict_proba` is about people as they are, so it can be used for expected costs and ranks; `predict` treats groups alike.
 """

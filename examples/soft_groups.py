@@ -1,4 +1,8 @@
-"""Groups known as probabilities only: sex is not asked, but guessed from other columns, as others guess from names.
+"""
+Groups that are guessed
+=======================
+
+Groups known as probabilities only: sex is not asked, but guessed from other columns, as others guess from names.
 
 The guess is a table with a column per group whose rows sum to one. Training on it is compared with training on the true
 groups, and both are judged by the true groups of fresh rows.

@@ -1,4 +1,8 @@
-"""Three classes and five groups on real data: working hours on Adult, groups by sex and race.
+"""
+Three classes and five groups
+=============================
+
+Three classes and five groups on real data: working hours on Adult, groups by sex and race.
 
 Does a person work less than 40 hours a week, 40, or more? fairlearn's reductions refuse more than two classes.
 """

@@ -1,4 +1,8 @@
-"""Half of the groups, or nearly all, are unknown: a few people told their sex, the others are inferred in shares.
+"""
+Groups that are not known
+=========================
+
+Half of the groups, or nearly all, are unknown: a few people told their sex, the others are inferred in shares.
 
 The groups of fresh rows, by which all are judged, are known here.
 """

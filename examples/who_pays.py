@@ -1,4 +1,8 @@
-"""Who pays for fairness? Three classes whose scores lie otherwise in each group can be made equal by giving one up.
+"""
+Who pays for equal accuracies
+=============================
+
+Who pays for fairness? Three classes whose scores lie otherwise in each group can be made equal by giving one up.
 
 The guard against levelling down passes such a radius over, and words say who loses and gains.
 """

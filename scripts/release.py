@@ -21,8 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PYTHONS = ["3.11", "3.12", "3.13"]
 NEWEST = ["constraints.txt"]
 OLDEST = ["constraints.txt", "constraints-oldest.txt"]
-# Tools for tests are not for users; xgboost brings CUDA packages.
-EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"test", "xgboost"})
+# Tools for tests and for the site are not for users; xgboost brings CUDA packages.
+EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"test", "docs", "xgboost"})
 
 
 def run(*command: str | Path) -> None:

@@ -28,7 +28,9 @@ def read(name):
 
 def lower_bounds():
     """Every package that users install, with its lower bound."""
-    extras = [line for name, lines in PROJECT["optional-dependencies"].items() if name != "test" for line in lines]
+    extras = [
+        line for name, lines in PROJECT["optional-dependencies"].items() if name not in {"test", "docs"} for line in lines
+    ]
     found = {}
     for requirement in map(Requirement, PROJECT["dependencies"] + extras):
         (bound,) = [part.version for part in requirement.specifier if part.operator == ">="]

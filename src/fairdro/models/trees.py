@@ -11,6 +11,7 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.models.tree_text import checked_lightgbm, checked_xgboost
 
 ROWS_PER_LEAF = 20
+MOST_BYTES, COPIES = 4 * 10**9, 3  # of tables in memory, where boosters are grown side by side with so many each
 THREADED = 100_000_000  # numbers of a table: below, a booster has one thread. See TreeSettings.divided
 
 
@@ -60,9 +61,10 @@ class TreeSettings:
 
         Threads inside a booster meet several hundred times in a round. Beside busy processes that costs half a second a
         round on two cores, of 0.1 s in all for a million rows of 20 columns on one thread; so only where a round takes as
-        long is there more than one.
+        long is there more than one. Every booster has its own copies of the table, which bounds how many there are at once.
         """
-        return (1, self) if X.size >= THREADED else (self.threads, replace(self, threads=1))
+        at_once = 1 if X.size >= THREADED else min(self.threads, max(MOST_BYTES // (COPIES * X.nbytes), 1))
+        return at_once, replace(self, threads=max(self.threads // at_once, 1))
 
 
 def _threads_for(X: np.ndarray) -> int:
