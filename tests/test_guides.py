@@ -1,11 +1,12 @@
-"""The Python blocks of every guide run, from top to bottom, as one script in an empty folder."""
+"""The Python blocks of the front page and of every guide run, from top to bottom, as one script in an empty folder."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-GUIDES = sorted((Path(__file__).parents[1] / "docs" / "guide").glob("*.md"))
+DOCS = Path(__file__).parents[1] / "docs"
+GUIDES = [DOCS / "index.md", *sorted(set((DOCS / "guide").glob("*.md")) - {DOCS / "guide" / "index.md"})]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {"from-fairlearn": "fairlearn", "from-oxonfair": "oxonfair"}
 
