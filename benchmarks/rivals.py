@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import lightgbm
@@ -165,12 +164,3 @@ RIVALS = {
     "fairgbm": fairgbm,
     "reductions": reductions,
 }
-
-
-def is_there(rival: str) -> bool:
-    """Whether a rival is installed; say so if not."""
-    package = {"oxonfair (out of fold)": "oxonfair", "reductions": "fairlearn"}.get(rival, rival)
-    if find_spec(package) is None:
-        print(f"{rival} is left out: pip install --no-deps {package}")
-        return False
-    return True

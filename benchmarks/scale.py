@@ -1,10 +1,10 @@
 """Tables larger than memory, several processes, and other libraries at scale; each part in processes of its own.
 
-python benchmarks/scale.py growth samples processes peers busy    # measure, keep in benchmarks/results/scale.json
-python benchmarks/scale.py page                                   # write docs/scale.md and its picture from what is kept
+python benchmarks/scale.py growth limited files samples processes peers busy  # measure, keep in results/scale.json
+python benchmarks/scale.py page  # write docs/scale.md and its picture from what is kept
 
 Tables are made in --work (8 GB for ten million rows of 100 columns) and kept there. `growth` takes about half an hour,
-`peers` up to an hour, the others some minutes. pip install --no-deps oxonfair
+`peers` up to an hour, the others some minutes; `limited` needs Linux and root. pip install --no-deps oxonfair
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ MEMORY = 3 * 10**9  # asked for, so that the whole process stays below 4
 PEER_ROWS = (100_000, MILLION, 5 * MILLION)
 TEST_ROWS = 100_000
 TIMES = 5
+LIMIT = 4 * 10**9
+PEAKS = {"memory.max": "memory.peak", "memory.limit_in_bytes": "memory.max_usage_in_bytes"}  # of a group: limit and peak
 
 
 def main() -> None:
@@ -141,8 +143,56 @@ def growth(given: argparse.Namespace) -> None:
         keep("growth", found)
 
 
-def fit(folder: str) -> dict[str, Any]:
+def limited(given: argparse.Namespace) -> None:
+    """Fit the largest of these tables where processes and the cache of their files may use 4 GB together."""
+    rows = round(given.rows[-1] * MILLION)
+    folder = table(rows, COLUMNS, given.work)
+    with memory_group() as group:
+        found = measured("fit", folder=folder, group=group)
+        peak = int((group / PEAKS[limit_of(group).name]).read_text())
+    keep("limited", {"rows": rows, "limit": LIMIT, "peak": peak} | found)
+
+
+@contextmanager
+def memory_group() -> Iterator[Path]:
+    """Make a group of processes that may use so much memory, and no more of the system's cache; needs root on Linux."""
+    parent = next(path for path in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")) if path.exists())
+    group = parent / f"fairdro-{os.getpid()}"
+    group.mkdir()
+    try:
+        limit_of(group).write_text(str(LIMIT))
+        yield group
+    finally:
+        group.rmdir()
+
+
+def limit_of(group: Path) -> Path:
+    """Return the file that holds the limit of a group, of either version of these groups."""
+    return next(group / name for name in PEAKS if (group / name).exists())
+
+
+def files(given: argparse.Namespace) -> None:
+    """Fit one large CSV, and tables that fit into memory by linear models and by trees, as the command line does."""
+    long = given.work / "5000000.csv"
+    if not long.exists():
+        for path in sorted(table(5 * MILLION, FEW_COLUMNS, given.work).glob("*.parquet")):
+            part = pa.parquet.read_table(path).to_pandas()
+            part.to_csv(long.with_suffix(".draft"), mode="a", header=path.name.endswith("0000.parquet"), index=False)
+        long.with_suffix(".draft").rename(long)
+    wide = table(300_000, 40, given.work)
+    shown = [("CSV", 5 * MILLION, FEW_COLUMNS, "linear", long), ("Parquet", 300_000, 40, "linear", wide),
+             ("Parquet", 300_000, 40, "boosting", wide)]  # fmt: skip
+    found = []
+    for kind, rows, columns, model, path in shown:
+        of_table = {"format": kind, "rows": rows, "columns": columns, "model": model}
+        found.append(of_table | measured("fit", folder=path, model=model))
+        keep("files", found)
+
+
+def fit(folder: str, group: str | None = None, model: str = "linear") -> dict[str, Any]:
     """Fit a table in files as the command line does; count what is read of the rows on disk, and time reading by itself."""
+    if group is not None:
+        Path(group, "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
     from fairdro.estimators.large_tables import fit_files
     from fairdro.training.rows import RowsOnDisk
 
@@ -161,7 +211,7 @@ def fit(folder: str) -> dict[str, Any]:
     RowsOnDisk._read = counted
     start = time.perf_counter()
     given = {"target": "approved", "groups": ["sex"], "memory": MEMORY, "folder": Path(folder).parent, "stage": stage}
-    fitted = fit_files([Path(folder)], **given)
+    fitted = fit_files([Path(folder)], model=model, **given)
     seconds, memory = time.perf_counter() - start, largest_memory()
     chosen = fitted.final.frontier_.query("selected").iloc[0]
     return {
@@ -330,8 +380,8 @@ def write_page() -> None:
         raise SystemExit(f"There are no figures in {KEPT}; measure them first.")
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     text = TEXT.read_text(encoding="utf-8")
-    for name, show in {"growth": show_growth, "samples": show_samples, "processes": show_processes, "peers": show_peers,
-                       "busy": show_busy}.items():  # fmt: skip
+    for name, show in {"growth": show_growth, "limited": show_limited, "files": show_files, "samples": show_samples,
+                       "processes": show_processes, "peers": show_peers, "busy": show_busy}.items():  # fmt: skip
         text = text.replace("{" + name + "}", show(kept[name]) if name in kept else "Not measured yet.")
     (DOCS / "scale.md").write_text(text, encoding="utf-8")
 
@@ -366,6 +416,26 @@ def show_growth(found: list[dict[str, Any]]) -> str:
         f"{passes / disk / 60:.0f} minutes from this disk, which reads {disk:.1f} GB a second, and the larger of the two "
         "counts where reading and computing overlap; their sum is the worst case."
     )
+
+
+def show_limited(found: dict[str, Any]) -> str:
+    """Say what it takes where even the cache is limited."""
+    least = found["read"] / found["from_disk"]
+    return (
+        f"{found['rows']:,} rows took {found['seconds']:.0f} s there, {found['seconds'] / least:.1f} times the "
+        f"{least:.0f} s that reading {found['read'] / 1e9:.0f} GB from this disk takes by itself; "
+        f"{found['gigabytes']:.1f} GB were in use by the process."
+    )
+
+
+def show_files(found: list[dict[str, Any]]) -> str:
+    """Return the table of files that are fitted as users do."""
+    rows = [
+        [one["format"], f"{one['rows']:,}", str(one["columns"]), one["model"],
+         "temporary file" if one["on_disk"] else "memory", f"{one['seconds']:.0f} s", f"{one['gigabytes']:.1f} GB"]
+        for one in found
+    ]  # fmt: skip
+    return markdown_table(["format", "rows", "columns", "model", "rows are in", "time", "memory"], rows)
 
 
 def show_samples(found: dict[str, Any]) -> str:
@@ -422,7 +492,10 @@ def show_busy(found: dict[str, Any]) -> str:
     )
 
 
-PARTS = {"growth": growth, "samples": samples, "processes": processes, "peers": peers, "busy": busy}
+PARTS = {
+    "growth": growth, "limited": limited, "files": files, "samples": samples, "processes": processes, "peers": peers,
+    "busy": busy,
+}  # fmt: skip
 CHILDREN = {"fit": fit, "sampled": sampled, "peer": peer}
 
 

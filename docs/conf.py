@@ -1,5 +1,14 @@
-"""How Sphinx builds the site: ``make docs``, offline, into build/site."""
+"""How Sphinx builds the site: ``make docs``, offline, into build/site.
 
+Links to the repository, and the button "Edit", appear when ``pyproject.toml`` says where it is::
+
+    [project.urls]
+    Repository = "https://..."
+"""
+
+import posixpath
+import re
+import tomllib
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -13,6 +22,10 @@ from fairdro.cli import app as command_line
 
 project, author, copyright = "fairdro", "The fairdro developers", "The fairdro developers"  # noqa: A001 - Sphinx's name
 release = version = version_of("fairdro")
+ROOT = Path(__file__).parents[1]
+REPOSITORY = (
+    tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {}).get("Repository")
+)
 
 extensions = [
     "myst_parser",
@@ -30,46 +43,81 @@ myst_heading_anchors = 3
 numpydoc_show_class_members = False
 autosummary_generate = True
 autodoc_typehints = "none"
-exclude_patterns = ["auto_examples/*.ipynb", "auto_examples/*.zip"]
-suppress_warnings = ["config.cache", "myst.xref_missing", "ref.ref"]  # files of the repository, labels of scikit-learn
+exclude_patterns = [
+    "auto_examples/*.ipynb",
+    "auto_examples/*.zip",
+    "sg_execution_times.rst",
+    "auto_examples/sg_execution_times.rst",
+]  # the last one of earlier builds
+suppress_warnings = ["config.cache"]
 
 sphinx_gallery_conf: dict[str, Any] = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "filename_pattern": r"\.py$",
-    "ignore_pattern": r"dask_head\.py$",  # which starts processes
+    "filename_pattern": r"/(?!dask_head)\w+\.py$",  # which starts processes: shown, and run by the tests
     "within_subsection_order": FileNameSortKey,
     "download_all_examples": False,
     "show_memory": False,
+    "image_srcset": ["2x"],  # sharp on dense screens
+    "write_computation_times": False,  # that page loads scripts from elsewhere
     "remove_config_comments": True,
     "abort_on_example_error": True,
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = "fairdro"
+templates_path = ["_templates"]
+smartquotes_action = "qe"  # two dashes stay: they begin the options of commands
+html_title = f"fairdro {release}"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 html_theme_options = {
+    "logo": {"text": html_title},
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "show_prev_next": False,
-    "use_edit_page_button": True,
+    "use_edit_page_button": REPOSITORY is not None,
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_context = {
-    "github_user": "fairdro",
-    "github_repo": "fairdro",
-    "github_version": "main",
-    "doc_path": "docs",
-    "default_mode": "auto",
-}
+html_context = {"default_mode": "auto"}
+if REPOSITORY is not None:
+    html_theme_options["icon_links"] = [{"name": "Repository", "url": REPOSITORY, "icon": "fa-solid fa-code-branch"}]
+    html_context["edit_page_url_template"] = REPOSITORY + "/edit/main/docs/{{ file_name }}"
 html_show_sourcelink = False
 
 
 def setup(app: Any) -> None:
-    """Write the page on the command line before Sphinx looks for pages."""
+    """Write the page on the command line before Sphinx looks for pages, and let links lead to what the site has."""
     app.connect("config-inited", lambda *_: _write_command_line())
+    app.connect("source-read", _link_the_gallery)
+    app.connect("autodoc-process-docstring", _drop_labels_of_others)
+    app.connect("html-page-context", _edit_only_what_is_written_by_hand)
 
 
 def _write_command_line() -> None:
     command = get_command(command_line)
     text = get_docs_for_click(obj=command, ctx=click.Context(command), name="fairdro", title="The command line")
     (Path(__file__).parent / "reference" / "command-line.md").write_text(text, encoding="utf-8")
+
+
+def _link_the_gallery(app: Any, page: str, source: list[str]) -> None:
+    """Pages link to ``../examples/name.py``, for those who read them in the repository; on the site that is a page."""
+
+    def lead(link: re.Match[str]) -> str:
+        found = f"auto_examples/{link[1] or 'index'}"
+        if found not in app.env.found_docs:
+            return link[0]
+        return f"]({posixpath.relpath(found, posixpath.dirname(page) or '.')}.rst)"
+
+    source[0] = re.sub(r"\]\((?:\.\./)+examples(?:/(\w+)\.py)?\)", lead, source[0])
+
+
+def _drop_labels_of_others(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """What is inherited from scikit-learn refers to labels of its own site."""
+    if getattr(found, "__module__", "").startswith("sklearn."):
+        lines[:] = [re.sub(r":ref:`([^<`]+?)\s*<[^`]*>`", r"\1", line) for line in lines]
+
+
+def _edit_only_what_is_written_by_hand(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    if page.startswith(("auto_examples/", "reference/generated/", "reference/command-line")):
+        context["theme_use_edit_page_button"] = False

@@ -59,6 +59,9 @@ def test_a_csv_by_blocks_is_the_csv_at_once(tmp_path_factory, text, block):
     assert found.to_pylist() == expected.to_pylist()
 
 
+LAST_DAY = 253_402_214_400_000_000  # 9999-12-31 in microseconds
+
+
 def write(folder, **files):
     for name, columns in files.items():
         table = columns if isinstance(columns, pa.Table) else pa.table(columns)
@@ -104,6 +107,49 @@ def test_files_in_order_and_by_batches(tmp_path, monkeypatch):
     assert sorted(found for found, _ in rows) == list(range(35))
 
 
+def test_files_without_rows_and_others_beside_them_are_passed_over(tmp_path):
+    write(tmp_path, a={"x": pa.array([], pa.int64())}, b={"x": [1, 2]}, c=pa.table({}))
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "b.parquet.bak").write_text("of old")
+    assert Parts.of([tmp_path]).read()["x"].to_pylist() == [1, 2]
+    folder = tmp_path / "csv"
+    folder.mkdir()
+    for name, text in {
+        "a.csv": "x,y\n",
+        "b.csv": "",
+        "c.csv": "x,y\n1,u\n",
+        "d.csv.bak": "of old",
+        "e.csv": "x,y\n2,v\n",
+    }.items():
+        csv_file(folder, name, text)
+    parts = Parts.of([folder])
+    assert parts.read().to_pydict() == {"x": [1, 2], "y": ["u", "v"]}
+    assert [part.first for part in parts.parts] == [0, 1]
+
+
+def test_the_last_step_is_all_rows(tmp_path):
+    told = []
+    parts = Parts.of(write(tmp_path, a={"x": [1, 2]}, b={"x": [3]}))
+    for _ in parts.batches(on_step=lambda *step: told.append(step)):
+        pass
+    for _ in parts.raw_batches(on_step=lambda *step: told.append(step)):
+        pass
+    assert told == [(3, 3), (3, 3)]
+
+
+def test_looking_at_a_large_csv_tells_how_far_it_has_come(tmp_path):
+    csv_file(tmp_path, "a.csv", "x\n" + "1234567\n" * 400_000)
+    csv_file(tmp_path, "b.csv", "x\n1\n")
+    told = []
+    Parts.of([tmp_path], on_step=lambda *step: told.append(step))
+    sizes = [(tmp_path / name).stat().st_size for name in ("a.csv", "b.csv")]
+    assert {total for _, total in told} == {sum(sizes)}
+    done = [step for step, _ in told]
+    assert done == sorted(done)
+    assert len([step for step in done if step < sizes[0]]) >= 2  # within the first file
+    assert done[-1] == sum(sizes)
+
+
 def csv_file(folder, name, text):
     (folder / name).write_text(text)
 
@@ -134,12 +180,19 @@ def broken(folder, *, at):
         (lambda f: write(f, a={"x": pa.nulls(1)}, b={"x": ["u"]}, c={"x": [1]}), "strings in .*b.*, but numbers in .*c"),
         (lambda f: write(f, a={"x": [1], "y": [1]}, b={"x": [1]}), "b.parquet has no column 'y', but .*a.parquet has"),
         (lambda f: write(f, a={"x": [1]}, b={"x": [1], "z": [1]}), "a.parquet has no column 'z', but .*b.parquet has"),
-        (lambda f: write(f, a={"x": [1]}, b={"x": pa.array([], pa.int64())}), "b.parquet holds no rows"),
+        (lambda f: write(f, b={"x": pa.array([], pa.int64())}), "b.parquet holds no rows"),
         (lambda f: write(f, a=pa.table([[1], [2]], names=["x", "x"])), "a.parquet has two columns named 'x'"),
         (lambda f: broken(f, at="end"), "Cannot read .*p1.parquet"),
         (lambda f: broken(f, at="start"), "Cannot read .*p1.parquet"),
-        (lambda f: csv_file(f, "a.csv", "x\n") or csv_file(f, "b.csv", "x\n1\n"), "a.csv holds no rows"),
+        (lambda f: csv_file(f, "a.csv", "x\n") or csv_file(f, "b.csv", "x\n"), "a.csv holds no rows"),
         (lambda f: csv_file(f, "a.csv", ""), "a.csv is empty"),
+        (lambda f: csv_file(f, "a.csv", " \n"), "a.csv is empty"),
+        (
+            lambda f: write(
+                f, a={"x": pa.array([0], pa.timestamp("ns"))}, b={"x": pa.array([LAST_DAY], pa.timestamp("us"))}
+            ),
+            r"'x' holds a value of the type timestamp\[us\] in one file that does not fit into the type timestamp\[ns\]",
+        ),
         (lambda f: csv_file(f, "a.csv", "x,y\n1,2\n3\n"), "Cannot read .*a.csv"),
         (lambda f: csv_file(f, "a.csv", "x,x\n1,2\n"), "two columns named 'x'"),
         (lambda f: csv_file(f, "a.csv", "x,y\n1,2\n") or csv_file(f, "b.csv", "x,y\n1,u\n"), "'y' holds numbers in .*a.csv"),

@@ -16,7 +16,7 @@ from fairdro.models import trees as models
 from fairdro.models.trees import TreeSettings
 from fairdro.training import trees as training
 from fairdro.training import weighted_trees
-from fairdro.training.threads import in_threads, torch_threads
+from fairdro.training.threads import end_if_in_vain, in_threads, one_thread_each, torch_threads
 
 JOBS = 3
 COUNTED = f"""
@@ -80,6 +80,30 @@ def test_the_first_error_is_raised_and_the_number_of_threads_put_back(threads):
         in_threads(work, [0, 1], threads)
     assert done == [0]
     assert torch.get_num_threads() == before
+
+
+def test_an_interrupted_caller_ends_what_runs():
+    running, ended, done = threading.Event(), threading.Event(), []
+
+    def work(_):
+        running.set()
+        try:
+            while True:  # until nobody waits for it
+                end_if_in_vain()
+        finally:
+            ended.set()
+
+    def interrupted():
+        with one_thread_each(1) as pool:
+            done.extend(pool.submit(work, item) for item in range(2))
+            running.wait()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert ended.is_set()
+    assert done[1].cancelled()
+    end_if_in_vain()  # other threads go on
 
 
 def test_a_booster_has_threads_of_its_own_only_for_a_large_table(monkeypatch):

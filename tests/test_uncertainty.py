@@ -16,6 +16,7 @@ from fairdro.uncertainty import ChiSquareBall, Simplex
 loss_values = st.floats(0, 1, allow_subnormal=False).map(lambda v: round(v, 6))
 losses = st.lists(loss_values, min_size=1, max_size=7)
 radii = st.floats(1e-3, 100)
+THREE_GROUPS = {"even": [0.10, 0.20, 0.30], "uneven": [0.12, 0.12, 0.31]}  # errors of two models, as on docs/paper.md
 dtypes = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 2e-6)])
 
 
@@ -120,6 +121,39 @@ def test_corollary_1_the_multiplier_of_root_rho_dca_is_one_over_c(classes, rho):
     dca = float((error.amax(-1) - error.amin(-1)).mean())
     assert math.sqrt(rho) * dca / (math.sqrt(2) * 3) <= excess + 1e-9
     assert excess <= math.sqrt(rho) * dca / math.sqrt(2) + 1e-9
+
+
+@given(losses.filter(lambda values: max(values) - min(values) > 1e-3), radii)
+def test_the_multiplier_of_the_gap_is_far_below_the_range_that_the_paper_prints(values, rho):
+    """Of sqrt(rho) * gap: from 1 / sqrt(2 A) to 1 / 2; the paper prints from sqrt 2 to sqrt 2 * A."""
+    excess = float(best(values, rho).numpy() @ values) - np.mean(values)
+    multiplier = excess / (math.sqrt(rho) * (max(values) - min(values)))
+    assert 1 / math.sqrt(2 * len(values)) - 1e-6 <= multiplier <= 1 / 2 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("values", "multiplier"), [([0.1, 0.3], 1 / 2), ([0.1, 0.1, 0.3, 0.3], 1 / 2), ([0.1, 0.2, 0.2, 0.3], 1 / math.sqrt(8))]
+)
+def test_both_ends_of_that_range_are_reached(values, multiplier):
+    excess = float(best(values, 9.0).numpy() @ values) - np.mean(values)
+    assert excess / (3 * 0.2) == pytest.approx(multiplier)
+
+
+def test_with_three_groups_no_constant_makes_the_corollary_an_equality():
+    """FairDRO prefers the first of two models, though the second has less error and a smaller gap."""
+    robust = {name: float(best(values, 9.0).numpy() @ values) for name, values in THREE_GROUPS.items()}
+    assert robust == pytest.approx({"even": 0.445, "uneven": 0.452}, abs=5e-4)
+    assert np.mean(THREE_GROUPS["uneven"]) < np.mean(THREE_GROUPS["even"])
+    assert np.ptp(THREE_GROUPS["uneven"]) < np.ptp(THREE_GROUPS["even"])
+
+
+@given(losses.filter(lambda values: max(values) - min(values) > 1e-3), st.floats(1e-3, 0.999))
+def test_weights_are_negative_never_for_small_radii_and_always_for_large_ones(values, share):
+    n = len(values)
+    assert best(values, share / (n - 1)).min() >= 0
+    assert best(values, (n - 1) / share).min() < 0
+    assert best([0.0] + [1.0] * (n - 1), 1 / (n - 1) / share).min() < 0
+    assert best([1.0] + [0.0] * (n - 1), (n - 1) * share).min() > 0
 
 
 def solve_independently(values, rho, signed):

@@ -33,19 +33,31 @@ CERTIFIED = {
 
 @dataclass(frozen=True)
 class Certificate:
-    """What rows that neither trained nor chose a model say for certain of its gaps; made by :func:`certify`.
+    """What rows that neither trained nor chose a model say for certain of its gaps.
 
     A bound is too small with a probability of at most ``delta``, each by itself: where several are relied on at once, divide
-    delta by their number.
+    delta by their number. Made by :func:`~fairdro.selection.certify`.
 
     Attributes
     ----------
     dca, deo, equalized_odds_difference, worst_error : float
         Upper bounds.
     delta : float
+        Probability with which a bound may be too small.
     confusion : Confusion
         How the rows were predicted.
     method : str
+        How the bounds were computed, in words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.selection import certify
+    >>> certificate = certify(np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]]))
+    >>> round(certificate.dca, 2), round(certificate.observed["dca"], 3)
+    (0.16, 0.075)
+    >>> certificate.rows
+    400
     """
 
     dca: float
@@ -68,7 +80,7 @@ class Certificate:
 
     @property
     def bounds(self) -> dict[str, float]:
-        """The upper bounds by name, see :data:`CERTIFIED`."""
+        """The upper bounds by name."""
         return {name: getattr(self, name) for name in CERTIFIED}
 
     @cached_property
@@ -92,7 +104,17 @@ class Certificate:
         ]
 
     def sentence(self, max_dca: float | None = None) -> str:
-        """Say in words what is certified of the DCA, and, where that is more than ``max_dca``, how many rows would do."""
+        """Say in words what is certified of the DCA, and, where that is more than ``max_dca``, how many rows would do.
+
+        Parameters
+        ----------
+        max_dca : float, optional
+            A limit that was wanted.
+
+        Returns
+        -------
+        str
+        """
         said = (
             f"Certified with {confidence(self.delta)} % confidence by {self.rows:,} rows: the gap in accuracy between "
             f"groups (DCA) is at most {percent_up(self.dca)} % (observed: {_gap_text(self.observed['dca'])})."
@@ -190,10 +212,23 @@ def certify(
     labels : list of labels, optional
         All classes, where some do not occur among the true ones.
 
+    Returns
+    -------
+    Certificate
+
+    See Also
+    --------
+    rows_needed : How many rows would certify a limit.
+    CertifiedDCA : A selection rule by certificates.
+
     Examples
     --------
+    >>> import numpy as np
+    >>> from fairdro.selection import certify
     >>> print(certify(np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]])))
     Certified with 95 % confidence by 400 rows: the gap in accuracy between groups (DCA) is at most 16.4 % (observed: 7.5 %).
+    >>> certify([1, 1, 0, 0] * 50, [1, 1, 0, 1] * 50, sensitive_features=["f", "m"] * 100).rows
+    200
     """
     check_delta(delta)
     found = _confusion(judged, y_pred, sensitive_features, labels)
@@ -266,13 +301,21 @@ def _mean_gap(right: np.ndarray, sizes: np.ndarray, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many rows to collect, made by :func:`rows_needed`.
+    """How many rows to collect, made by :func:`~fairdro.selection.rows_needed`.
 
     Attributes
     ----------
     rows : int
+        In all.
     cells : ndarray of shape (Y, A)
         Of every class and group.
+
+    Examples
+    --------
+    >>> from fairdro.selection import rows_needed
+    >>> plan = rows_needed([[0.90, 0.88], [0.80, 0.77]], 0.05)
+    >>> plan.cells.shape, bool(plan.cells.sum() == plan.rows)
+    ((2, 2), True)
     """
 
     rows: int
@@ -295,18 +338,28 @@ def rows_needed(judged: Any, max_dca: float, *, shares: Any = None, delta: float
     shares : array-like of shape (Y, A), optional
         How rows will be spread over the cells; by default as observed, or all the same.
     delta : float, default 0.05
+        Probability with which the bound may be too small.
     chance : float, default 0.8
         How likely the rows shall be to certify it.
+
+    Returns
+    -------
+    Plan
 
     Raises
     ------
     InputError
         If no number of rows would do, as the gap itself is as large.
 
+    See Also
+    --------
+    certify : What the rows then certify.
+
     Examples
     --------
+    >>> from fairdro.selection import rows_needed
     >>> print(rows_needed([[0.90, 0.88], [0.80, 0.77]], 0.05))
-    7,500
+    7,600
     """
     check_delta(delta)
     check_share(max_dca, "max_dca")

@@ -52,7 +52,7 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
         Of ``lightgbm.dask`` or ``xgboost.dask``; by default the former as it comes. Without early stopping.
     group_estimator : likewise, optional
         By default the same as ``estimator``.
-    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, fair_classes, infer_groups, min_cell_size
+    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, fair_classes, infer_groups
         As of :class:`~fairdro.FairDROHeadClassifier`.
     validation_fraction : float, default 0.2
         Share of rows that is held out.
@@ -60,6 +60,8 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
         Held-out rows of a class and group that the head is fitted to, about so many at most; they count for all.
     refit : bool, default True
         Whether models are trained again on all rows, as in memory. Without, ``frontier_`` is about those that predict.
+    min_cell_size : int, default 30
+        Of held-out rows.
     random_state : int, default 0
         Seed of the rows that are held out, and of the default models.
 
@@ -69,6 +71,29 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
         The model of the class and that of the group.
     head, frontier_, rho_, weights_, classes_, group_names_, cell_counts_, ...
         As of :class:`~fairdro.FairDROHeadClassifier`; counts are of held-out rows.
+
+    See Also
+    --------
+    fairdro.FairDROHeadClassifier : The same in memory.
+
+    Examples
+    --------
+    >>> import dask.dataframe as dd
+    >>> from distributed import Client
+    >>> from fairdro import load_dataset
+    >>> from fairdro.dask import DaskFairDROHeadClassifier
+    >>> from xgboost.dask import DaskXGBClassifier
+    >>> data = load_dataset("compas")
+    >>> rows = dd.from_pandas(data.X.iloc[:, :8].assign(y=data.y, race=data.a), npartitions=2)
+    >>> X = rows.drop(columns=["y", "race"])
+    >>> trees = DaskXGBClassifier(n_estimators=5)
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    ...     model = DaskFairDROHeadClassifier(trees, rhos=[0, 1], refit=False)
+    ...     model = model.fit(X, rows["y"], sensitive_features=rows["race"])
+    >>> model.frontier_["rho"].tolist()
+    [0.0, 1.0]
+    >>> model.predict(data.X.iloc[:5, :8]).shape  # also of Dask collections
+    (5,)
     """
 
     def __init__(

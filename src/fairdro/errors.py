@@ -4,11 +4,29 @@ import numbers
 
 
 class InputError(ValueError):
-    """A mistake in what the caller passed, told in one sentence. The command line prints it and exits with 2."""
+    """A mistake in what the caller passed, told in one sentence. The command line prints it and exits with 2.
+
+    Examples
+    --------
+    >>> from fairdro import FairDROClassifier
+    >>> from fairdro.errors import InputError
+    >>> try:
+    ...     FairDROClassifier(rho=-1.0).fit([[0.0], [1.0]], [0, 1], sensitive_features=["f", "m"])
+    ... except InputError as error:
+    ...     print(error)
+    rho of fairdro must not be negative, infinite or missing, got -1.0.
+    """
 
 
 class MissingExtraError(ImportError, InputError):
-    """A package is not installed that an extra of fairdro brings; the message names the extra."""
+    """A package is not installed that an extra of fairdro brings; the message names the extra.
+
+    Examples
+    --------
+    >>> from fairdro.errors import InputError, MissingExtraError
+    >>> issubclass(MissingExtraError, InputError) and issubclass(MissingExtraError, ImportError)
+    True
+    """
 
 
 def unknown_name(kind: str, name: object, known: list[str]) -> InputError:

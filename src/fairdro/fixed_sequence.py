@@ -20,6 +20,25 @@ class CertifiedDCA:
     certified at the full delta on rows that neither trained nor chose anything, until the first that fails; the last one
     before it is taken. As the order does not depend on these rows, the DCA of what is taken exceeds the limit with a
     probability of at most delta, however many radii are tried (Angelopoulos et al., Learn then Test, 2021).
+
+    Parameters
+    ----------
+    max_dca : float, default 0.05
+        The limit.
+    delta : float, default 0.05
+        Probability with which the DCA of what is taken may exceed it.
+
+    See Also
+    --------
+    certify : Bounds of a model that was chosen by other rows.
+
+    Examples
+    --------
+    >>> from fairdro import FairDROClassifierCV
+    >>> from fairdro.selection import CertifiedDCA
+    >>> print(CertifiedDCA(0.1))
+    most accurate whose DCA is certified to be at most 10 %, with 95 % confidence
+    >>> model = FairDROClassifierCV(rule=CertifiedDCA(0.1))  # then sets a fifth of the rows aside to certify
     """
 
     max_dca: float = 0.05
@@ -36,14 +55,32 @@ class CertifiedDCA:
         )
 
     def __call__(self, points: pd.DataFrame, plain: pd.Series) -> Any:
-        """Refuse: points alone do not certify anything."""
+        """Refuse: points alone do not certify anything.
+
+        Parameters
+        ----------
+        points : DataFrame
+            A row per point, with its metrics.
+        plain : Series
+            The row of plain training.
+        """
         raise InputError(
             "CertifiedDCA needs rows that are set aside to certify: it is a rule for FairDROClassifierCV, heads and boosted "
             "trees; choose by LimitDCA here."
         )
 
     def sequence(self, points: pd.DataFrame) -> list[int]:
-        """Return the positions of the points to certify, in order."""
+        """Return the positions of the points to certify, in order.
+
+        Parameters
+        ----------
+        points : DataFrame
+            A row per point, with ``accuracy`` and ``dca`` on held-out rows.
+
+        Returns
+        -------
+        list of int
+        """
         return [int(i) for i in non_dominated(points["accuracy"], points["dca"])[::-1]]
 
     def certificate(self, judged: Confusion, tried: int) -> Certificate:
@@ -51,6 +88,17 @@ class CertifiedDCA:
 
         Which point is taken depends on the rows: its own bound of the DCA, below the limit, would not hold, and bounds of
         other figures need delta divided by the number ``tried``, the length of the sequence.
+
+        Parameters
+        ----------
+        judged : Confusion
+            How the rows that were set aside are predicted.
+        tried : int
+            Length of the sequence.
+
+        Returns
+        -------
+        Certificate
         """
         found = certify(judged, delta=self.delta / max(tried, 1))
         deo = self.max_dca if len(judged.class_names) == 2 else found.deo

@@ -11,6 +11,22 @@ def non_dominated(accuracy: Any, dca: Any) -> np.ndarray:
     """Return the indices of points that no other point beats in both ways, by falling accuracy.
 
     Of points with equal accuracy and DCA the first is kept.
+
+    Parameters
+    ----------
+    accuracy, dca : array-like of shape (P,)
+        Of every point.
+
+    Returns
+    -------
+    ndarray of int
+
+    Examples
+    --------
+    >>> from fairdro.frontier import non_dominated
+    >>> accuracy, dca = [0.80, 0.79, 0.78, 0.77, 0.70], [0.15, 0.06, 0.07, 0.04, 0.03]
+    >>> non_dominated(accuracy, dca)
+    array([0, 1, 3, 4])
     """
     accuracy, dca = _points(accuracy, dca)
     order = np.lexsort((dca, -accuracy))
@@ -19,7 +35,24 @@ def non_dominated(accuracy: Any, dca: Any) -> np.ndarray:
 
 
 def convex_envelope(accuracy: Any, dca: Any) -> np.ndarray:
-    """Return the indices of the lower-right corners of the points' convex hull, by falling accuracy (the paper's curves)."""
+    """Return the indices of the lower-right corners of the points' convex hull, by falling accuracy (the paper's curves).
+
+    Parameters
+    ----------
+    accuracy, dca : array-like of shape (P,)
+        Of every point.
+
+    Returns
+    -------
+    ndarray of int
+
+    Examples
+    --------
+    >>> from fairdro.frontier import convex_envelope
+    >>> accuracy, dca = [0.80, 0.79, 0.78, 0.77, 0.70], [0.15, 0.06, 0.07, 0.04, 0.03]
+    >>> convex_envelope(accuracy, dca)
+    array([0, 1, 3, 4])
+    """
     accuracy, dca = _points(accuracy, dca)
     hull: list[int] = []
     for i in non_dominated(accuracy, dca).tolist():
@@ -33,6 +66,28 @@ def best_dca(accuracy: Any, dca: Any, *, min_accuracy: float) -> int:
     """Return the index of the smallest DCA among points with at least ``min_accuracy``; of equals, the more accurate.
 
     With ``min_accuracy`` 95 % of Scratch's accuracy this is the paper's rule.
+
+    Parameters
+    ----------
+    accuracy, dca : array-like of shape (P,)
+        Of every point.
+    min_accuracy : float
+        The accuracy to keep.
+
+    Returns
+    -------
+    int
+
+    See Also
+    --------
+    fairdro.selection.KeepAccuracy : The same as a selection rule.
+
+    Examples
+    --------
+    >>> from fairdro.frontier import best_dca
+    >>> accuracy, dca = [0.80, 0.79, 0.78, 0.77, 0.70], [0.15, 0.06, 0.07, 0.04, 0.03]
+    >>> best_dca(accuracy, dca, min_accuracy=0.95 * 0.80)
+    3
     """
     accuracy, dca = _points(accuracy, dca)
     eligible = np.flatnonzero(accuracy >= min_accuracy)
@@ -43,7 +98,30 @@ def best_dca(accuracy: Any, dca: Any, *, min_accuracy: float) -> int:
 
 
 def best_accuracy(accuracy: Any, dca: Any, *, max_dca: float) -> int:
-    """Return the index of the largest accuracy among points with at most ``max_dca``; of equals, the fairer."""
+    """Return the index of the largest accuracy among points with at most ``max_dca``; of equals, the fairer.
+
+    Parameters
+    ----------
+    accuracy, dca : array-like of shape (P,)
+        Of every point.
+    max_dca : float
+        The limit.
+
+    Returns
+    -------
+    int
+
+    See Also
+    --------
+    fairdro.selection.LimitDCA : The same as a selection rule.
+
+    Examples
+    --------
+    >>> from fairdro.frontier import best_accuracy
+    >>> accuracy, dca = [0.80, 0.79, 0.78, 0.77, 0.70], [0.15, 0.06, 0.07, 0.04, 0.03]
+    >>> best_accuracy(accuracy, dca, max_dca=0.05)
+    3
+    """
     accuracy, dca = _points(accuracy, dca)
     eligible = np.flatnonzero(dca <= max_dca)
     if len(eligible) == 0:
@@ -55,6 +133,26 @@ def knee(accuracy: Any, dca: Any) -> int:
     """Return the index of the point of the envelope farthest below the line between its ends, both axes scaled to one.
 
     Beyond it fairness costs more accuracy than before.
+
+    Parameters
+    ----------
+    accuracy, dca : array-like of shape (P,)
+        Of every point.
+
+    Returns
+    -------
+    int
+
+    See Also
+    --------
+    fairdro.selection.Knee : The same as a selection rule.
+
+    Examples
+    --------
+    >>> from fairdro.frontier import knee
+    >>> accuracy, dca = [0.80, 0.79, 0.78, 0.77, 0.70], [0.15, 0.06, 0.07, 0.04, 0.03]
+    >>> knee(accuracy, dca)
+    1
     """
     accuracy, dca = _points(accuracy, dca)
     hull = convex_envelope(accuracy, dca)

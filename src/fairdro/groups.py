@@ -121,7 +121,7 @@ def _codes_and_labels(values: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
     return np.where(codes < 0, -1, np.argsort(order)[codes]), sorted_labels
 
 
-def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Groups:
+def encode_groups(sensitive_features: Any, missing_groups: str = "refuse", *, counts: np.ndarray | None = None) -> Groups:
     """Turn sensitive features into groups.
 
     Parameters
@@ -132,6 +132,8 @@ def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Gr
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
         What to do where a sensitive feature is missing: raise an error; prepare to infer the group, by equal shares of those
         that the other features allow; let all such samples be the ``unknown_group``; or take a missing value as a value.
+    counts : ndarray of shape (N,), optional
+        How many samples each row of one or several columns stands for; by default one.
     """
     if missing_groups not in MISSING_GROUPS:
         raise unknown_name("way with missing groups", missing_groups, MISSING_GROUPS)
@@ -142,8 +144,9 @@ def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Gr
         return _membership(table, missing_groups)
     names = [f"sensitive feature {str(c)!r}" for c in table.columns]
     columns = [_codes_and_labels(table[c], name) for c, name in zip(table.columns, names, strict=True)]
+    counts = np.ones(len(table), dtype=np.int64) if counts is None else counts
     for (codes, _), name in zip(columns, names, strict=True):
-        refuse_missing(int((codes < 0).sum()), len(table), name, missing_groups)
+        refuse_missing(int(counts[codes < 0].sum()), int(counts.sum()), name, missing_groups)
     if missing_groups == "group":
         columns = [_with_missing_as_label(*column) for column in columns]
     by_column = np.column_stack([codes for codes, _ in columns])
@@ -151,7 +154,7 @@ def encode_groups(sensitive_features: Any, missing_groups: str = "refuse") -> Gr
     if not known.any():
         raise InputError("No row has a group: every row misses a sensitive feature.")
     combinations, found = _distinct_rows(by_column[known])
-    groups = _named(combinations, [labels for _, labels in columns], len(table))
+    groups = _named(combinations, [labels for _, labels in columns], int(counts.sum()))
     codes = np.full(len(table), len(groups), dtype=np.int64)
     codes[known] = found
     if known.all():

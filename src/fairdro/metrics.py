@@ -42,7 +42,25 @@ def _rates(counts: np.ndarray) -> np.ndarray:
 
 
 def cell_accuracy(counts: np.ndarray) -> np.ndarray:
-    """Accuracy per cell ``(..., Y, A)``, NaN for an empty cell."""
+    """Accuracy per cell ``(..., Y, A)``, NaN for an empty cell.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (..., Y, A, Y)
+        Samples by class, group and prediction, as :class:`Confusion` has them.
+
+    Returns
+    -------
+    ndarray of shape (..., Y, A)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.metrics import cell_accuracy
+    >>> cell_accuracy(np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]]))
+    array([[0.9 , 0.85],
+           [0.8 , 0.7 ]])
+    """
     return np.moveaxis(np.diagonal(_rates(counts), axis1=-3, axis2=-1), -1, -2)
 
 
@@ -101,7 +119,24 @@ def kept_accuracy(
 
 
 def class_accuracy(counts: np.ndarray) -> np.ndarray:
-    """Accuracy per class, the mean over its groups ``(..., Y)``, NaN for a class without samples."""
+    """Accuracy per class, the mean over its groups ``(..., Y)``, NaN for a class without samples.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (..., Y, A, Y)
+        Samples by class, group and prediction, as :class:`Confusion` has them.
+
+    Returns
+    -------
+    ndarray of shape (..., Y)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.metrics import class_accuracy
+    >>> class_accuracy(np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]]))
+    array([0.875, 0.75 ])
+    """
     return _mean(cell_accuracy(counts), (-1,))
 
 
@@ -136,10 +171,40 @@ class Confusion:
     counts : ndarray of shape (Y, A, Y)
         Samples by class, group and prediction.
     class_names, group_names : list of str
-    countable : bool
+        Of the axes.
+    countable : bool, default True
         Whether samples were counted one by one (no weights, no soft groups), as bootstrap intervals need.
     fair_classes : sequence of int, optional
         Codes of the classes that gaps between groups are about; by default all.
+
+    See Also
+    --------
+    confusion : Makes one from labels and predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.metrics import Confusion
+    >>> counts = np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]])
+    >>> found = Confusion(counts, ["rejected", "approved"], ["f", "m"])
+    >>> round(found.metric("dca"), 3)
+    0.075
+    >>> found.metrics()["value"].round(3)
+    accuracy                         0.812
+    dca                              0.075
+    deo                              0.075
+    worst_accuracy                   0.700
+    standard_accuracy                0.812
+    equalized_odds_difference        0.100
+    demographic_parity_difference    0.025
+    Name: value, dtype: float64
+    >>> found.cells()[["count", "accuracy"]]
+                    count  accuracy
+    class    group
+    rejected f        100      0.90
+             m        100      0.85
+    approved f        100      0.80
+             m        100      0.70
     """
 
     counts: np.ndarray
@@ -157,7 +222,14 @@ class Confusion:
         return f"DCA, DEO and equalised odds are about these classes: {named}."
 
     def metric(self, name: str) -> float:
-        """Value of one of :data:`METRICS`."""
+        """Value of one metric.
+
+        Parameters
+        ----------
+        name : str
+            One of ``accuracy``, ``dca``, ``deo``, ``worst_accuracy``, ``standard_accuracy``,
+            ``equalized_odds_difference`` and ``demographic_parity_difference``.
+        """
         if name not in METRICS:
             raise unknown_name("metric", name, list(METRICS))
         return float(METRICS[name](self.counts, self.fair_classes))
@@ -167,6 +239,13 @@ class Confusion:
 
         Drawing again adds chance to gaps, so that a small one may lie below nearly all that are drawn; the interval then
         begins at the gap itself. Rows with weights or shares cannot be drawn one by one; then there are no intervals (NaN).
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage of the intervals.
+        n_boot, seed : int, default 1000 and 0
+            Number of bootstrap draws and their seed.
         """
         draws = self._bootstrap(n_boot, seed)
         rows = {
@@ -182,6 +261,13 @@ class Confusion:
 
         An empty cell has no accuracy (NaN), and rows with weights or shares no intervals. The note says where there are too
         few rows to conclude anything.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage of the intervals.
+        n_boot, seed : int, default 1000 and 0
+            Number of bootstrap draws and their seed.
         """
         accuracy = cell_accuracy(self.counts).reshape(-1)
         draws = cell_accuracy(self._bootstrap(n_boot, seed)).reshape(n_boot, -1)
@@ -238,15 +324,32 @@ def confusion(
         One column, several (their combinations are the groups), or a soft membership table whose rows sum to one. Rows that
         miss one are of no group and not counted.
     sample_weight : array-like of shape (N,), optional
+        Counts a row as this many.
     fair_classes : list of labels, optional
         Classes that gaps between groups are about; by default all.
     labels : list of labels, optional
         All classes, where some do not occur in ``y_true``. A prediction that is none of them is refused.
 
+    Returns
+    -------
+    Confusion
+
     Warns
     -----
     UserWarning
         If rows are of no group; it says how many.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import confusion
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> found = confusion(y_true, y_pred, sensitive_features=sex)
+    >>> found.counts[1]  # of class 1: rows by group and prediction
+    array([[1., 1.],
+           [0., 2.]])
+    >>> found.metric("dca")
+    0.5
     """
     truth, predicted = as_column(y_true, "y_true"), as_column(y_pred, "y_pred")
     n = len(truth)
@@ -315,7 +418,33 @@ def _score(
 def balanced_accuracy(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
 ) -> float:
-    """Group-class balanced accuracy: the mean of the accuracies of all cells (the paper's accuracy)."""
+    """Group-class balanced accuracy: the mean of the accuracies of all cells (the paper's accuracy).
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features, sample_weight, labels
+        As of :func:`confusion`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    See Also
+    --------
+    standard_accuracy : Every row counts the same.
+    worst_accuracy : The worst cell alone.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import balanced_accuracy
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> balanced_accuracy(y_true, y_pred, sensitive_features=sex)
+    0.75
+    """
     return _score("accuracy", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
@@ -333,6 +462,31 @@ def dca(
     .. math:: \frac{1}{|Y|} \sum_y \max_{a, a'} |P(\hat Y = y | A = a, Y = y) - P(\hat Y = y | A = a', Y = y)|
 
     With ``fair_classes``, the mean over these classes; over one, it is the difference of equal opportunity.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features, sample_weight, fair_classes, labels
+        As of :func:`confusion`.
+
+    Returns
+    -------
+    float
+        Between 0, where groups are served alike, and 1.
+
+    See Also
+    --------
+    fairdro.selection.certify : An upper bound of it.
+    group_report : The accuracies it is made of, with intervals.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import dca
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> dca(y_true, y_pred, sensitive_features=sex)
+    0.5
     """
     return _score("dca", y_true, y_pred, sensitive_features, sample_weight, labels, fair_classes)
 
@@ -349,6 +503,30 @@ def deo(
     """Difference of equalised odds: the gap between groups of P(prediction | class), averaged over classes and predictions.
 
     Equal to :func:`dca` for two classes. With ``fair_classes``, the mean over these classes.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features, sample_weight, fair_classes, labels
+        As of :func:`confusion`.
+
+    Returns
+    -------
+    float
+        Between 0, where groups are served alike, and 1.
+
+    See Also
+    --------
+    equalized_odds_difference : The largest gap instead of the mean.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import deo
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> deo(y_true, y_pred, sensitive_features=sex)
+    0.5
     """
     return _score("deo", y_true, y_pred, sensitive_features, sample_weight, labels, fair_classes)
 
@@ -356,14 +534,60 @@ def deo(
 def worst_accuracy(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
 ) -> float:
-    """Accuracy of the worst cell."""
+    """Accuracy of the worst cell.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features, sample_weight, labels
+        As of :func:`confusion`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import worst_accuracy
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> worst_accuracy(y_true, y_pred, sensitive_features=sex)
+    0.5
+    """
     return _score("worst_accuracy", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
 def standard_accuracy(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
 ) -> float:
-    """Share of correct predictions; groups do not matter."""
+    """Share of correct predictions; groups do not matter.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features, sample_weight, labels
+        As of :func:`confusion`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    See Also
+    --------
+    balanced_accuracy : Every class and group counts the same.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import standard_accuracy
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> standard_accuracy(y_true, y_pred, sensitive_features=sex)
+    0.75
+    """
     return _score("standard_accuracy", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
@@ -379,6 +603,30 @@ def equalized_odds_difference(
     """Largest gap between groups of P(prediction | class); fairlearn's metric of that name, for any number of classes.
 
     With ``fair_classes``, of these classes.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features, sample_weight, fair_classes, labels
+        As of :func:`confusion`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    See Also
+    --------
+    deo : The mean of the gaps instead of the largest.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import equalized_odds_difference
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> equalized_odds_difference(y_true, y_pred, sensitive_features=sex)
+    0.5
     """
     return _score("equalized_odds_difference", y_true, y_pred, sensitive_features, sample_weight, labels, fair_classes)
 
@@ -386,7 +634,28 @@ def equalized_odds_difference(
 def demographic_parity_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None, labels: Any = None
 ) -> float:
-    """Largest gap between groups of P(prediction); fairlearn's metric of that name, for any number of classes."""
+    """Largest gap between groups of P(prediction); fairlearn's metric of that name, for any number of classes.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (N,)
+        Labels of any hashable kind.
+    sensitive_features, sample_weight, labels
+        As of :func:`confusion`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import demographic_parity_difference
+    >>> y_true, sex = [1, 1, 1, 1, 0, 0, 0, 0], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> y_pred = [1, 0, 1, 1, 0, 0, 0, 1]
+    >>> demographic_parity_difference(y_true, y_pred, sensitive_features=sex)
+    0.5
+    """
     return _score("demographic_parity_difference", y_true, y_pred, sensitive_features, sample_weight, labels)
 
 
@@ -408,7 +677,7 @@ def group_report(
         See :func:`confusion`.
     level : float, default 0.95
         Coverage of the intervals.
-    n_boot, seed : int
+    n_boot, seed : int, default 1000 and 0
         Number of bootstrap draws and their seed.
 
     Returns
@@ -421,6 +690,23 @@ def group_report(
     -----
     UserWarning
         If there are cells with too few rows to conclude anything; the note says which.
+
+    See Also
+    --------
+    confusion : All metrics of the same predictions.
+
+    Examples
+    --------
+    >>> from fairdro.metrics import group_report
+    >>> y_true, sex = [1] * 80 + [0] * 80, (["f"] * 40 + ["m"] * 40) * 2
+    >>> y_pred = [1] * 28 + [0] * 12 + [1] * 36 + [0] * 4 + [0] * 80
+    >>> group_report(y_true, y_pred, sensitive_features=sex)[["count", "accuracy", "low", "high"]]
+                 count  accuracy   low   high
+    class group
+    0     f         40       1.0  1.00  1.000
+          m         40       1.0  1.00  1.000
+    1     f         40       0.7  0.55  0.825
+          m         40       0.9  0.80  0.975
     """
     judged = confusion(y_true, y_pred, sensitive_features=sensitive_features, labels=labels)
     table = judged.cells(level=level, n_boot=n_boot, seed=seed)

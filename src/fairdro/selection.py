@@ -62,7 +62,25 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Choice:
-    """The position of a chosen point, and why it was chosen."""
+    """The position of a chosen point, and why it was chosen: what a selection rule returns.
+
+    Attributes
+    ----------
+    index : int
+        Row of the points.
+    why : str
+        The reason, which the model card says.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.selection import Choice
+    >>> def best_worst(points, plain):
+    ...     return Choice(int(points["worst_accuracy"].argmax()), "the best worst cell")
+    >>> points = pd.DataFrame({"accuracy": [0.80, 0.79], "dca": [0.15, 0.06], "worst_accuracy": [0.60, 0.68]})
+    >>> best_worst(points, plain=points.iloc[0])
+    Choice(index=1, why='the best worst cell')
+    """
 
     index: int
     why: str
@@ -77,10 +95,22 @@ class Guard:
 
     Parameters
     ----------
-    keep_class_accuracy : float
+    keep_class_accuracy : float, default 0.8
         Share of plain training's accuracy that every class must keep, averaged over its groups.
     floor : float, optional
         Accuracy that the worst class and group must have.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.selection import Guard
+    >>> points = pd.DataFrame({
+    ...     "class_accuracy_0": [0.80, 0.85, 0.95],
+    ...     "class_accuracy_1": [0.80, 0.70, 0.50],
+    ...     "worst_accuracy": [0.70, 0.65, 0.48],
+    ... })
+    >>> Guard(keep_class_accuracy=0.8).passes(points, points.iloc[0])
+    array([ True,  True, False])
     """
 
     keep_class_accuracy: float = KEEP_CLASS_ACCURACY
@@ -100,7 +130,19 @@ class Guard:
         return f"while {' and '.join(asked)} where that can be" if asked else ""
 
     def passes(self, points: pd.DataFrame, plain: pd.Series) -> np.ndarray:
-        """Return which points a rule may choose ``(P,)``."""
+        """Return which points a rule may choose ``(P,)``.
+
+        Parameters
+        ----------
+        points : DataFrame
+            A row per point, with its metrics.
+        plain : Series
+            The row of plain training.
+
+        Returns
+        -------
+        ndarray of bool, shape (P,)
+        """
         classes = [name for name in points.columns if name.startswith("class_accuracy_")]
         kept = points[classes].to_numpy() >= self.keep_class_accuracy * plain[classes].to_numpy(np.float64)
         kept |= np.isnan(points[classes].to_numpy())  # a class without rows
@@ -108,7 +150,19 @@ class Guard:
         return np.asarray(kept.all(axis=1) & above)
 
     def objection(self, point: pd.Series, plain: pd.Series, class_names: Sequence[str]) -> str:
-        """Say why a point does not pass, and which parameter would let it; empty where it does."""
+        """Say why a point does not pass, and which parameter would let it; empty where it does.
+
+        Parameters
+        ----------
+        point, plain : Series
+            The metrics of a point and of plain training.
+        class_names : sequence of str
+            Names of the classes.
+
+        Returns
+        -------
+        str
+        """
         for k, name in enumerate(class_names):
             before, after = plain[f"class_accuracy_{k}"], point[f"class_accuracy_{k}"]
             if after < self.keep_class_accuracy * before:
@@ -122,7 +176,21 @@ class Guard:
 
 @dataclass(frozen=True)
 class KeepAccuracy:
-    """The smallest DCA that keeps a share of plain training's accuracy; the paper's rule with 95 %."""
+    """The smallest DCA that keeps a share of plain training's accuracy; the paper's rule with 95 %.
+
+    Parameters
+    ----------
+    keep_accuracy : float, default 0.95
+        The share.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.selection import KeepAccuracy
+    >>> points = pd.DataFrame({"accuracy": [0.80, 0.79, 0.77, 0.70], "dca": [0.15, 0.06, 0.04, 0.03]})
+    >>> KeepAccuracy(0.95)(points, plain=points.iloc[0])
+    Choice(index=2, why='the smallest DCA at an accuracy of 76.00 % or more')
+    """
 
     keep_accuracy: float = 0.95
 
@@ -133,7 +201,19 @@ class KeepAccuracy:
         return f"smallest DCA that keeps {100 * self.keep_accuracy:g} % of plain training's accuracy"
 
     def __call__(self, points: pd.DataFrame, plain: pd.Series) -> Choice:
-        """Choose a point."""
+        """Choose a point.
+
+        Parameters
+        ----------
+        points : DataFrame
+            A row per point, with its metrics.
+        plain : Series
+            The row of plain training.
+
+        Returns
+        -------
+        Choice
+        """
         limit = self.keep_accuracy * float(plain["accuracy"])
         index = best_dca(points["accuracy"], points["dca"], min_accuracy=limit)
         return Choice(index, f"the smallest DCA at an accuracy of {100 * limit:.2f} % or more")
@@ -141,7 +221,25 @@ class KeepAccuracy:
 
 @dataclass(frozen=True)
 class LimitDCA:
-    """The largest accuracy with a DCA of at most a limit."""
+    """The largest accuracy with a DCA of at most a limit.
+
+    Parameters
+    ----------
+    max_dca : float, default 0.05
+        The limit.
+
+    See Also
+    --------
+    CertifiedDCA : The same with a certificate.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.selection import LimitDCA
+    >>> points = pd.DataFrame({"accuracy": [0.80, 0.79, 0.77, 0.70], "dca": [0.15, 0.06, 0.04, 0.03]})
+    >>> LimitDCA(0.05)(points, plain=points.iloc[0])
+    Choice(index=2, why='the largest accuracy with a DCA of at most 5 %')
+    """
 
     max_dca: float = 0.05
 
@@ -152,19 +250,52 @@ class LimitDCA:
         return f"largest accuracy with a DCA of at most {100 * self.max_dca:g} %"
 
     def __call__(self, points: pd.DataFrame, plain: pd.Series) -> Choice:
-        """Choose a point."""
+        """Choose a point.
+
+        Parameters
+        ----------
+        points : DataFrame
+            A row per point, with its metrics.
+        plain : Series
+            The row of plain training.
+
+        Returns
+        -------
+        Choice
+        """
         return Choice(best_accuracy(points["accuracy"], points["dca"], max_dca=self.max_dca), f"the {self}")
 
 
 @dataclass(frozen=True)
 class Knee:
-    """The knee of the envelope, beyond which fairness costs more."""
+    """The knee of the envelope, beyond which fairness costs more.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.selection import Knee
+    >>> points = pd.DataFrame({"accuracy": [0.80, 0.79, 0.77, 0.70], "dca": [0.15, 0.06, 0.04, 0.03]})
+    >>> Knee()(points, plain=points.iloc[0])
+    Choice(index=1, why="farthest below the line between the frontier's ends")
+    """
 
     def __str__(self) -> str:
         return "knee of the frontier"
 
     def __call__(self, points: pd.DataFrame, plain: pd.Series) -> Choice:
-        """Choose a point."""
+        """Choose a point.
+
+        Parameters
+        ----------
+        points : DataFrame
+            A row per point, with its metrics.
+        plain : Series
+            The row of plain training.
+
+        Returns
+        -------
+        Choice
+        """
         return Choice(knee(points["accuracy"], points["dca"]), "farthest below the line between the frontier's ends")
 
 
@@ -189,7 +320,26 @@ RULES: dict[str, Callable[..., KeepAccuracy | LimitDCA | Knee | CertifiedDCA]] =
 
 
 def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee | CertifiedDCA:
-    """Read a rule: ``keep-accuracy=0.95``, ``max-dca=0.05``, ``knee``, ``certified-dca=0.05``, with delta ``=0.05,0.1``."""
+    """Read a selection rule from its text, as the command line takes it.
+
+    Parameters
+    ----------
+    text : str
+        ``keep-accuracy=0.95``, ``max-dca=0.05``, ``knee`` or ``certified-dca=0.05``; with a
+        delta, ``certified-dca=0.05,0.1``.
+
+    Returns
+    -------
+    KeepAccuracy, LimitDCA, Knee or CertifiedDCA
+
+    Examples
+    --------
+    >>> from fairdro.selection import rule_from
+    >>> rule_from("max-dca=0.05")
+    LimitDCA(max_dca=0.05)
+    >>> print(rule_from("certified-dca=0.05,0.1"))
+    most accurate whose DCA is certified to be at most 5 %, with 90 % confidence
+    """
     name, given, values = text.partition("=")
     if name not in RULES:
         raise unknown_name("selection rule", name, ["keep-accuracy=0.95", "max-dca=0.05", "knee", "certified-dca=0.05"])

@@ -33,6 +33,22 @@ class ChiSquareBall:
     softness : float, default 0
         With ``softness > 0`` the signed response divides by ``||d|| + softness`` instead of ``||d||``, so that q fades to
         uniform as the groups' losses meet instead of flipping its sign. Not part of the paper.
+
+    See Also
+    --------
+    Simplex : All probability vectors, as in Group DRO.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.uncertainty import ChiSquareBall
+    >>> errors = torch.tensor([0.10, 0.20, 0.30])
+    >>> ChiSquareBall(rho=0.5).best_response(errors)
+    tensor([0.0447, 0.3333, 0.6220])
+    >>> ChiSquareBall(rho=4.0).best_response(errors)  # weights may be negative
+    tensor([-0.4832,  0.3333,  1.1498])
+    >>> ChiSquareBall(rho=4.0, signed=False).best_response(errors)
+    tensor([0., 0., 1.])
     """
 
     rho: float | Tensor
@@ -60,6 +76,16 @@ class ChiSquareBall:
 
         Equal losses give uniform weights. Non-negative, :math:`q_a \propto \max(L_a - \eta, 0)` on the ball's surface, or
         uniform on the largest losses where that is feasible.
+
+        Parameters
+        ----------
+        losses : Tensor of shape (..., A)
+            NaN marks a group without samples, which gets weight zero.
+
+        Returns
+        -------
+        Tensor of shape (..., A)
+            Sums to one.
         """
         losses = torch.as_tensor(losses)
         precise = losses.dtype in (torch.float32, torch.float64)
@@ -79,10 +105,32 @@ class ChiSquareBall:
 
 @dataclass(frozen=True)
 class Simplex:
-    """All probability vectors over the groups, as in Group DRO (paper, Eq. 3)."""
+    """All probability vectors over the groups, as in Group DRO (paper, Eq. 3).
+
+    See Also
+    --------
+    ChiSquareBall : Weights near uniform, as in FairDRO.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.uncertainty import Simplex
+    >>> Simplex().best_response(torch.tensor([0.10, 0.20, 0.30]))
+    tensor([0., 0., 1.])
+    """
 
     def best_response(self, losses: Tensor) -> Tensor:
-        """Put all weight on the largest loss of ``losses`` (..., A); of tied losses, on the first."""
+        """Put all weight on the largest loss of ``losses`` (..., A); of tied losses, on the first.
+
+        Parameters
+        ----------
+        losses : Tensor of shape (..., A)
+            NaN marks a group without samples, which gets weight zero.
+
+        Returns
+        -------
+        Tensor of shape (..., A)
+        """
         losses = torch.as_tensor(losses)
         present, _ = _present(losses)
         worst = losses.where(present, -torch.inf).argmax(-1)

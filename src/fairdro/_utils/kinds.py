@@ -1,8 +1,10 @@
 """Types of columns: which one holds the values of two, what it is called, and a table cast to others."""
 
 import pyarrow as pa
+import pyarrow.compute
 
 from fairdro._utils.files import holds_strings
+from fairdro.errors import InputError
 
 UNITS = ["s", "ms", "us", "ns"]
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -51,6 +53,16 @@ def in_words(kind: pa.DataType) -> str:
 
 
 def conformed(table: pa.Table, types: pa.Schema) -> pa.Table:
-    """Return the columns of a schema, cast to its types."""
-    columns = [table[field.name].cast(field.type, safe=False) for field in types]
-    return pa.table(columns, schema=types)
+    """Return the columns of a schema, cast to its types; whole numbers that are large may be rounded."""
+    return pa.table([_cast(table[field.name], field) for field in types], schema=types)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    options = pa.compute.CastOptions(field.type, allow_float_truncate=True, allow_decimal_truncate=True)
+    try:
+        return column.cast(options=options)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"The column {field.name!r} holds a value of the type {column.type} in one file that does not fit into the type "
+            f"{field.type} of another; write all files with one type."
+        ) from error

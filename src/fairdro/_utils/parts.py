@@ -14,7 +14,6 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from fairdro._utils.files import (
-    PARQUET,
     TEXT,
     Dialect,
     as_strings,
@@ -108,7 +107,7 @@ class Parts:
     Parameters
     ----------
     parts : list of Part
-        In the order of the rows.
+        In the order of the rows. Those without rows are left out.
 
     Attributes
     ----------
@@ -118,21 +117,23 @@ class Parts:
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        before = accumulate((part.rows for part in parts), initial=0)
-        self.parts = [replace(part, first=first) for part, first in zip(parts, before, strict=False)]
+        filled = [part for part in parts if part.rows > 0]
+        if not filled:
+            raise InputError(f"{parts[0].path} {'holds no rows' if parts[0].schema.names else 'is empty'}.")
+        before = accumulate((part.rows for part in filled), initial=0)
+        self.parts = [replace(part, first=first) for part, first in zip(filled, before, strict=False)]
         self.schema = _one_schema(self.parts)
-        if self.rows == 0:
-            raise InputError(f"{parts[0].path} holds no rows.")
 
     @classmethod
     def of(cls, paths: Sequence[Path], on_step: OnStep | None = None) -> Self:
         """Look at files, folders of files, or names with a ``*``: what columns they have and, of CSV, of what type."""
         files = files_of(paths)
+        ends = list(accumulate(path.stat().st_size if path.is_file() else 0 for path in files))
         parts = []
-        for i, path in enumerate(files):
-            parts.append(_look_at_parquet(path) if is_parquet(path) else _look_at_csv(path))
+        for path, end in zip(files, ends, strict=True):
+            parts.append(_look_at_parquet(path) if is_parquet(path) else _look_at_csv(path, end, ends[-1], on_step))
             if on_step is not None:
-                on_step(i + 1, len(files))
+                on_step(end, max(ends[-1], 1))
         return cls(parts)
 
     @property
@@ -183,6 +184,8 @@ class Parts:
                         on_step(done, total)
         if waiting:
             yield pa.concat_tables(waiting), np.concatenate(numbers)
+        if on_step is not None:
+            on_step(total, total)
 
     def read(self, columns: Collection[str] | None = None, on_step: OnStep | None = None) -> pa.Table:
         """Return all rows, of all columns or some."""
@@ -203,6 +206,9 @@ class Parts:
                         on_step(done, self.rows)
             if waiting:
                 yield part, pa.concat_tables(waiting)
+                done += sum(table.num_rows for table in waiting)
+        if on_step is not None:
+            on_step(self.rows, self.rows)
 
     def _alike(self, raw: pa.Table) -> pa.Table:
         """Return raw rows of one of several files as those of all others."""
@@ -218,13 +224,11 @@ class Parts:
         return _converted(raw, part.dialect, types)
 
 
-def read_files(files: Sequence[Path], columns: Collection[str] | None = None) -> pa.Table:
-    """Read the table in some files, of all columns or some; without rows where one of these is not there."""
+def read_files(files: Sequence[Path]) -> pa.Table:
+    """Read the table in some files."""
     if len(files) == 1 and is_text(files[0]) and most_fields(files) <= FEW_FIELDS:
         return read_table(files[0])
-    parts = Parts.of(files)
-    lacking = columns is not None and not set(columns) <= set(parts.schema.names)
-    return parts.schema.empty_table() if lacking else parts.read(columns)
+    return Parts.of(files).read()
 
 
 def most_fields(files: Sequence[Path]) -> int:
@@ -246,8 +250,9 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if path.is_dir():
             inside = [
-                file for file in path.iterdir() if file.is_file() and not file.name.startswith(".") and _is_table(file)
-            ]
+                file for file in path.iterdir()
+                if file.is_file() and not file.name.startswith(".") and (is_text(file) or is_parquet(file))
+            ]  # fmt: skip
             if not inside:
                 raise InputError(f"The folder {path} holds no tables in CSV or Parquet.")
             found += inside
@@ -270,11 +275,6 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _is_table(path: Path) -> bool:
-    suffixes = {suffix.lower() for suffix in path.suffixes[-2:]}
-    return not path.name.startswith(".") and not suffixes.isdisjoint(PARQUET | TEXT)
-
-
 def _is_enough(tables: list[pa.Table]) -> bool:
     rows, size = sum(table.num_rows for table in tables), sum(table.nbytes for table in tables)
     return rows >= BATCH_ROWS or size >= BATCH_BYTES
@@ -285,9 +285,8 @@ def _look_at_parquet(path: Path) -> Part:
         schema, metadata = file.schema_arrow, file.metadata
         check_names(schema.names, path)
         sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
-        if metadata.num_rows == 0 or not schema.names:
-            raise InputError(f"{path} holds no rows.")
-        return Part(path, schema, metadata.num_rows, sum(sizes), row_groups=tuple(range(len(sizes))))
+        rows = metadata.num_rows if schema.names else 0
+        return Part(path, schema, rows, sum(sizes), row_groups=tuple(range(len(sizes))))
 
 
 def _row_groups(part: Part) -> list[Part]:
@@ -301,9 +300,14 @@ def _row_groups(part: Part) -> list[Part]:
     return [replace(part, rows=n, first=start, row_groups=(i,)) for i, n, start in cut if n > 0]
 
 
-def _look_at_csv(path: Path) -> Part:
-    """Find the types of a CSV in one pass over its rows: of every column the narrowest that all its values have."""
+def _look_at_csv(path: Path, end: int, total: int, on_step: OnStep | None) -> Part:
+    """Find the types of a CSV in one pass over its rows: of every column the narrowest that all its values have.
+
+    Of all files, it is the bytes up to ``end`` of ``total``.
+    """
     with reading(path):
+        if path.stat().st_size == 0:  # not even a header, as Spark writes it
+            return Part(path, pa.schema([]), 0, 0)
         dialect = Dialect.of(path)
         with pa.csv.open_csv(path, parse_options=dialect.parse) as file:
             names = file.schema.names
@@ -313,6 +317,8 @@ def _look_at_csv(path: Path) -> Part:
         bits, padded, rows, size = set(names), set(), 0, 0
         for raw in part.raw():
             rows, size = rows + raw.num_rows, size + raw.nbytes
+            if on_step is not None:
+                on_step(min(end - path.stat().st_size + size, end), total)
             open_ = [name for name in names if types[name] != pa.string()]
             found = _converted(raw.select(open_), dialect, {}) if open_ else raw
             padded |= {name for name in open_ if pa.types.is_integer(found[name].type) and is_padded(raw[name])}
@@ -321,8 +327,6 @@ def _look_at_csv(path: Path) -> Part:
                 if pa.types.is_integer(own) and not {*pa.compute.min_max(found[name]).as_py().values()} <= {0, 1}:
                     bits.discard(name)
                 types[name] = wider(types[name], own, bits=name in bits)
-    if rows == 0 or not names:
-        raise InputError(f"{path} holds no rows.")
     codes = {name for name in padded if pa.types.is_integer(types[name])}
     types |= dict.fromkeys(codes, pa.string())
     types |= {name: pa.string() for name in names if pa.types.is_time(types[name])}  # "12:30" is not "12:30:00"

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from fairdro._utils.parts import Parts
+from fairdro._utils.progress import Stage, quiet
 from fairdro.audit.inputs import Columns, Outcome, as_arrow
 from fairdro.audit.rates import (
     Grouping,
@@ -23,7 +25,6 @@ from fairdro.audit.rates import (
 )
 from fairdro.certificates import Certificate, certify
 from fairdro.errors import InputError
-from fairdro.estimators.columns import sensitive_columns
 from fairdro.groups import MISSING, encode_groups
 from fairdro.metrics import Confusion, FairClasses
 
@@ -88,7 +89,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit, as plain tables.
+    """An audit, as plain tables; made by :func:`audit_table`.
 
     Attributes
     ----------
@@ -108,6 +109,20 @@ class Audit:
         By every sensitive column, then by their combinations.
     notes : list of str
         Sentences on what was left out or assumed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.audit import audit_table
+    >>> table = pd.DataFrame({
+    ...     "sex": ["f"] * 100 + ["m"] * 100,
+    ...     "hired": ["no"] * 70 + ["yes"] * 30 + ["no"] * 50 + ["yes"] * 50,
+    ... })
+    >>> audit = audit_table(table, groups=["sex"], predictions=["hired"])
+    >>> [part.grouping.title for part in audit.parts]
+    ['sex']
+    >>> audit.notes
+    ["'yes' of 'no' and 'yes' is counted as the favourable prediction, as none was named (--favourable)."]
     """
 
     rows: int
@@ -122,7 +137,7 @@ class Audit:
 
 
 def audit_table(
-    table: pa.Table | pd.DataFrame,
+    table: pa.Table | pd.DataFrame | Parts,
     *,
     groups: Sequence[str],
     predictions: Sequence[str] = (),
@@ -132,14 +147,16 @@ def audit_table(
     favourable: str | None = None,
     fair_classes: Sequence[str] | None = None,
     missing_groups: str = "group",
-    earlier: pa.Table | pd.DataFrame | None = None,
+    earlier: pa.Table | pd.DataFrame | Parts | None = None,
+    stage: Stage = quiet,
 ) -> Audit:
     """Audit predictions or scores, whoever made them.
 
     Parameters
     ----------
-    table : pyarrow.Table or DataFrame
-        Rows that lack a prediction, a score or the target are left out.
+    table : pyarrow.Table, DataFrame or Parts
+        Read once, by batches; what is kept are counts and, with a score, 12 bytes per row. Rows that
+        lack a prediction, a score or the target are left out.
     groups : sequence of str
         Sensitive columns; each is looked at by itself, and all their combinations.
     predictions : sequence of str
@@ -157,28 +174,57 @@ def audit_table(
         Names of the classes that gaps in accuracy are about; by default all.
     missing_groups : {"group", "ignore", "refuse"}
         Whether rows without a group are a group of their own, or shown and not compared.
-    earlier : pyarrow.Table or DataFrame, optional
+    earlier : pyarrow.Table, DataFrame or Parts, optional
         The same columns of other rows, e.g. of last year: adds what has changed since.
+    stage : callable, optional
+        Shows how far reading has come.
+
+    Returns
+    -------
+    Audit
+
+    See Also
+    --------
+    in_short : What was found, in sentences.
+    write_audit : A page, Markdown or JSON.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.audit import audit_table
+    >>> table = pd.DataFrame({
+    ...     "sex": ["f"] * 100 + ["m"] * 100,
+    ...     "hired": ["no"] * 70 + ["yes"] * 30 + ["no"] * 50 + ["yes"] * 50,
+    ... })
+    >>> audit = audit_table(table, groups=["sex"], predictions=["hired"])
+    >>> audit.rows, audit.favourable
+    (200, 'yes')
+    >>> audit.parts[0].rates[0].table[["rows", "rate", "ratio"]].round(2)
+           rows  rate  ratio
+    group
+    f       100   0.3    0.6
+    m       100   0.5    1.0
     """
     if missing_groups == "infer":
         raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
-    columns = Columns(as_arrow(table), list(groups), list(predictions), target, score, threshold)
+    with stage("reading") as on_step:
+        columns = Columns(as_arrow(table), list(groups), list(predictions), target, score, threshold, on_step)
     outcomes = columns.outcomes(favourable)
     fair = columns.fair_codes(fair_classes)
-    sensitive = sensitive_columns(columns.table, groups, missing_groups, columns.notes)
-    grouped = [_grouped(sensitive[names], missing_groups) for names in _subsets(list(groups))]
+    sensitive = columns.sensitive(missing_groups)
+    grouped = [_grouped(sensitive[names], missing_groups, columns.counts) for names in _subsets(list(groups))]
     _look_at_groups(grouped[-1], columns)
     parts = [_part(columns, by, outcomes, fair) for by in grouped]
     if earlier is not None:
         before = audit_table(
             earlier, groups=groups, predictions=predictions, target=target, score=score, threshold=columns.threshold,
-            favourable=columns.favourable, fair_classes=fair_classes, missing_groups=missing_groups,
+            favourable=columns.favourable, fair_classes=fair_classes, missing_groups=missing_groups, stage=stage,
         )  # fmt: skip
         columns.notes.append(f"The earlier table has {before.rows:,} rows.")
         columns.notes += [f"Of the earlier table: {note}" for note in before.notes]
         parts = [replace(now, since=_since(then, now)) for then, now in zip(before.parts, parts, strict=True)]
     return Audit(
-        columns.table.num_rows, columns.predictions, target, score, columns.threshold, columns.at_median,
+        columns.rows, columns.predictions, target, score, columns.threshold, columns.at_median,
         columns.favourable, parts, columns.notes,
     )  # fmt: skip
 
@@ -189,9 +235,9 @@ def _subsets(groups: list[str]) -> list[list[str]]:
     return [[name] for name in groups] + pairs + ([groups] if len(groups) > 2 else [])
 
 
-def _grouped(sensitive: pd.DataFrame, missing_groups: str) -> Grouping:
+def _grouped(sensitive: pd.DataFrame, missing_groups: str, counts: np.ndarray) -> Grouping:
     """Return the groups of some columns."""
-    encoded = encode_groups(sensitive, missing_groups)
+    encoded = encode_groups(sensitive, missing_groups, counts=counts)
     names = list(encoded.names)
     if encoded.n_unknown:
         label = MISSING
@@ -201,7 +247,7 @@ def _grouped(sensitive: pd.DataFrame, missing_groups: str) -> Grouping:
     lacking = np.asarray(sensitive.isna().any(axis=1))
     unknown = np.bincount(encoded.values[lacking], minlength=len(names)) > 0
     columns = [str(name) for name in sensitive.columns]
-    return Grouping(columns, names, encoded.values, unknown, compared=missing_groups == "group")
+    return Grouping(columns, names, encoded.values, unknown, missing_groups == "group", counts)
 
 
 def _look_at_groups(grouping: Grouping, columns: Columns) -> None:
@@ -211,7 +257,7 @@ def _look_at_groups(grouping: Grouping, columns: Columns) -> None:
         raise InputError(f"There is one group only by {grouping.title!r}, {grouping.names[0]!r}: nothing to compare.")
     lacking = int(grouping.sizes[grouping.unknown].sum())
     if lacking and not grouping.compared:
-        counted = f"{lacking:,} of {columns.table.num_rows:,} rows have no group"
+        counted = f"{lacking:,} of {columns.rows:,} rows have no group"
         columns.notes.append(f"{counted}: their rate is shown, but they are not compared and have no accuracies.")
 
 
@@ -225,8 +271,10 @@ def _part(columns: Columns, by: Grouping, outcomes: list[Outcome], fair: FairCla
         changed = paired(before, after, _lost(columns, by)[:, : len(before.group_names)])
     scores = calibration = None
     if columns.score is not None:
-        scores = score_table(columns.scores, by, rates[-1].reference)
-        calibration = _calibration(columns, by)
+        small = by.codes.astype(np.min_scalar_type(len(by.names)))
+        of_rows = replace(by, codes=small[columns.of_row], counts=None)
+        scores = score_table(columns.scores, of_rows, rates[-1].reference)
+        calibration = _calibration(columns, of_rows)
     return Part(
         by, rates, [(b, rate_changes(a.favoured, b.favoured, by)) for a, b in pairs], accuracies, changed, scores,
         calibration,
@@ -255,7 +303,7 @@ def _judge(name: str, columns: Columns, by: Grouping, fair: FairClasses) -> Judg
     """Count predictions by class and group ``(Y, A, Y)``; rows that are not compared are left out."""
     shape = (len(columns.class_names), len(by.names), len(columns.class_names))
     cells = np.ravel_multi_index((columns.codes[str(columns.target)], by.codes, columns.codes[name]), shape)
-    counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(np.float64)
+    counts = np.bincount(cells, weights=columns.counts, minlength=math.prod(shape)).reshape(shape)
     shown = np.flatnonzero(~by.unknown | by.compared)
     names = [by.names[a] for a in shown]
     judged = Confusion(counts[:, shown], columns.class_names, names, fair_classes=fair)
@@ -282,4 +330,5 @@ def _calibration(columns: Columns, grouping: Grouping) -> pd.DataFrame | None:
         sentence = f"Calibration of {columns.score!r} is not shown: {reason}."
         columns.notes += [sentence] if sentence not in columns.notes else []
         return None
-    return calibration_table(columns.scores, columns.is_value(columns.target, columns.favourable), grouping)
+    positive = columns.is_value(columns.target, columns.favourable)[columns.of_row]
+    return calibration_table(columns.scores, positive, grouping)

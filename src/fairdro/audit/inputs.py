@@ -1,7 +1,7 @@
 """The columns that an audit looks at: what they must be, which rows have them, and which outcomes are favourable."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -10,8 +10,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from fairdro._utils.parts import BATCH_ROWS, Parts
+from fairdro._utils.progress import OnStep
+from fairdro.audit.cells import Cells
 from fairdro.errors import InputError
-from fairdro.estimators.columns import check_columns, known, labels_of
+from fairdro.estimators.columns import check_columns, check_kind, known, labels_of, sensitive_columns, without_group
 from fairdro.groups import encode_labels
 from fairdro.metrics import FairClasses, class_codes
 
@@ -21,7 +24,7 @@ PAIRS = (["0", "1"], ["False", "True"])  # columns of these have two classes, wh
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is counted: rows that a column decides favourably.
+    """What is counted: cells whose rows a column decides favourably.
 
     Attributes
     ----------
@@ -30,7 +33,8 @@ class Outcome:
         The prediction that is counted; None for a score.
     words : str
         Both in words.
-    favoured : ndarray of bool, shape (N,)
+    favoured : ndarray of bool, shape (C,)
+        In which cells.
     """
 
     column: str
@@ -40,51 +44,105 @@ class Outcome:
 
 
 class Columns:
-    """The columns that are looked at, without rows that lack one; what is assumed of them goes to ``notes``."""
+    """The columns that are looked at, of all rows that lack none, counted by what they have in them.
+
+    What is kept are cells: the combinations of values that occur, ``C`` of them. What is assumed goes to ``notes``.
+
+    Parameters
+    ----------
+    table : pyarrow.Table or Parts
+        Read once, by batches.
+    groups, predictions : list of str
+    target, score : str, optional
+    threshold : float, optional
+    on_step : callable, optional
+        Told how far reading has come.
+
+    Attributes
+    ----------
+    cells : pyarrow.Table
+        The values of every cell. With a score, each is there twice: for rows that are not above the threshold, and
+        for those that are.
+    counts : ndarray of shape (C,)
+        Rows per cell.
+    scores, of_row : ndarray of shape (N,)
+        With a score: that of every row, and its cell.
+    """
 
     def __init__(
         self,
-        table: pa.Table,
+        table: pa.Table | Parts,
         groups: list[str],
         predictions: list[str],
         target: str | None,
         score: str | None,
         threshold: float | None,
+        on_step: OnStep | None = None,
     ) -> None:
         self.notes: list[str] = []
-        self.predictions, self.target, self.score = predictions, target, score
+        self.groups, self.predictions, self.target, self.score = groups, predictions, target, score
         self.favourable: str | None = None
+        self._classes = list(dict.fromkeys([*predictions, *([target] if target else [])]))
         named = [*predictions, *([target] if target else []), *([score] if score else [])]
         _check_names(table, groups, predictions, score, named)
         if threshold is not None and score is None:
             raise InputError("A threshold is for a score; name the column that holds it (--score), or leave it out.")
         if threshold is not None and not math.isfinite(threshold):
             raise InputError(f"The threshold must be a number, got {threshold:g}.")
-        self.table = self._whole(table, named)
-        self.scores = np.empty(0) if score is None else _numbers(self.table[score], score)
+        self._read(table, named, on_step)
         self.at_median = score is not None and threshold is None
         self.threshold = float(np.median(self.scores)) if self.at_median else threshold
+        if self.threshold is not None:
+            self._split(self.scores > self.threshold)
 
-    def _whole(self, table: pa.Table, named: list[str]) -> pa.Table:
-        whole = np.ones(table.num_rows, dtype=bool)
-        for name in named:
-            whole &= known(table[name]).to_numpy()
-        if (lacking := int((~whole).sum())) > 0:
-            words = " or ".join(map(repr, named))
-            self.notes.append(f"{lacking:,} rows without {words} are left out.")
-        if not whole.any():
+    @property
+    def rows(self) -> int:
+        """How many lack nothing."""
+        return int(self.counts.sum())
+
+    def _read(self, table: pa.Table | Parts, named: list[str], on_step: OnStep | None) -> None:
+        cells, scores, lacking, done = Cells(self._classes, self.groups), _Scores(self.score), 0, 0
+        n = 0 if self.score is None else _rows(table)
+        self.scores, self.of_row = np.empty(n), np.empty(n, dtype=np.int32)
+        for batch in _batches(table, {*named, *self.groups}, on_step):
+            columns = {name: _plain(batch[name]) for name in dict.fromkeys([*named, *self.groups])}
+            whole = pa.array(np.logical_and.reduce([known(columns[name]).to_numpy() for name in named]))
+            some = pa.table(columns).filter(whole)
+            lacking += batch.num_rows - some.num_rows
+            if some.num_rows == 0:
+                continue
+            if self.score is not None:
+                self.scores[done : done + some.num_rows] = scores.of(some[self.score])
+            for name in self._classes:
+                check_kind(some[name].type, name)
+                _refuse_fractions(some[name], name)
+            found = cells.add(_with_strings(some, self.groups))
+            if self.score is not None:
+                self.of_row[done : done + some.num_rows] = found
+            done += some.num_rows
+        if lacking > 0:
+            self.notes.append(f"{lacking:,} rows without {' or '.join(map(repr, named))} are left out.")
+        if done == 0:
             raise InputError(f"No row has a value in {' and '.join(map(repr, named))}.")
-        return table.filter(pa.array(whole))
+        scores.check()
+        self.cells, self.counts = cells.table, cells.counts
+        self.scores, self.of_row = self.scores[:done], self.of_row[:done]
+
+    def _split(self, above: np.ndarray) -> None:
+        """Tell rows with a score above the threshold from others."""
+        self.of_row *= 2
+        self.of_row += above
+        self.cells = self.cells.take(pa.array(np.repeat(np.arange(len(self.counts)), 2)))
+        self.counts = np.bincount(self.of_row, minlength=self.cells.num_rows)
 
     @cached_property
     def _coded(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Predictions and target as codes of classes ``(N,)``, and the classes in order."""
-        names = [*self.predictions, *([self.target] if self.target else [])]
-        if not names:
+        """Predictions and target as codes of classes ``(C,)``, and the classes in order."""
+        if not self._classes:
             return {}, np.empty(0)
-        columns = _of_one_kind({name: _labels(self.table[name], name) for name in names})
+        columns = _of_one_kind({name: _labels(self.cells[name], name) for name in self._classes})
         codes, classes = encode_labels(np.concatenate(list(columns.values())), "predictions")
-        return dict(zip(names, np.split(codes, len(names)), strict=True)), classes
+        return dict(zip(columns, np.split(codes, len(columns)), strict=True)), classes
 
     @property
     def codes(self) -> dict[str, np.ndarray]:
@@ -97,7 +155,7 @@ class Columns:
         return [str(label) for label in self._coded[1].tolist()]
 
     def is_value(self, name: str, value: str | None) -> np.ndarray:
-        """Return in which rows ``(N,)`` a prediction or the target is a class, given by its name."""
+        """Return in which cells ``(C,)`` a prediction or the target is a class, given by its name."""
         return np.asarray(self.codes[name] == (self.class_names.index(value) if value in self.class_names else -1))
 
     def outcomes(self, favourable: str | None) -> list[Outcome]:
@@ -114,7 +172,7 @@ class Columns:
             raise InputError("There is no prediction or target that could be favourable; leave --favourable out.")
         if self.threshold is not None:
             words = f"{self.score} is above {self.threshold:.4g}" + (" (the median)" if self.at_median else "")
-            found.append(Outcome(str(self.score), None, words, self.scores > self.threshold))
+            found.append(Outcome(str(self.score), None, words, np.arange(len(self.counts)) % 2 == 1))
         return found
 
     def _favourable(self, asked: str | None) -> list[str]:
@@ -133,6 +191,14 @@ class Columns:
         other = f" of {' and '.join(map(repr, values))}" if len(values) > 1 else ", the only value"
         self.notes.append(f"{taken!r}{other} is counted as the favourable prediction, as none was named (--favourable).")
         return [taken]
+
+    def sensitive(self, missing_groups: str) -> pd.DataFrame:
+        """Return the group columns of the cells as strings, None where one is missing, and note how many rows miss it."""
+        strings = sensitive_columns(self.cells, self.groups, missing_groups, [])
+        for name in self.groups if missing_groups == "group" else ():
+            if lacking := int(self.counts[strings[name].isna()].sum()):
+                self.notes.append(without_group(lacking, name))
+        return strings
 
     def fair_codes(self, fair_classes: Sequence[str] | None) -> FairClasses:
         """Return the codes of the classes that gaps are about; refuse predictions that are none of the target's classes."""
@@ -153,9 +219,9 @@ class Columns:
         return class_codes(fair_classes or None, self._coded[1])
 
 
-def as_arrow(table: pa.Table | pd.DataFrame) -> pa.Table:
-    """Return a table of pyarrow, or say why a DataFrame cannot be one."""
-    if isinstance(table, pa.Table):
+def as_arrow(table: pa.Table | pd.DataFrame | Parts) -> pa.Table | Parts:
+    """Return a table of pyarrow or in files, or say why a DataFrame cannot be one."""
+    if isinstance(table, pa.Table | Parts):
         return table
     try:
         return pa.Table.from_pandas(table.rename(columns=str), preserve_index=False)
@@ -163,8 +229,10 @@ def as_arrow(table: pa.Table | pd.DataFrame) -> pa.Table:
         raise InputError(f"The table cannot be read: {str(error).splitlines()[0]}.") from error
 
 
-def _check_names(table: pa.Table, groups: list[str], predictions: list[str], score: str | None, named: list[str]) -> None:
-    check_columns(table, [*named, *groups])
+def _check_names(
+    table: pa.Table | Parts, groups: list[str], predictions: list[str], score: str | None, named: list[str]
+) -> None:
+    check_columns(table.schema.empty_table(), [*named, *groups])
     if not groups:
         raise InputError("Name at least one sensitive column to judge by (--group).")
     if len(set(groups)) < len(groups):
@@ -175,15 +243,43 @@ def _check_names(table: pa.Table, groups: list[str], predictions: list[str], sco
         raise InputError("Give one column of predictions, or two different ones to compare.")
     if twice := [name for name in groups if name in named]:
         raise InputError(f"{twice[0]!r} cannot be a group and something else, too.")
-    if table.num_rows == 0:
+    if _rows(table) == 0:
         raise InputError("The table holds no rows.")
 
 
-def _labels(column: pa.ChunkedArray, name: str) -> np.ndarray:
+def _rows(table: pa.Table | Parts) -> int:
+    return table.rows if isinstance(table, Parts) else table.num_rows
+
+
+def _batches(table: pa.Table | Parts, names: set[str], on_step: OnStep | None) -> Iterator[pa.Table]:
+    if isinstance(table, Parts):
+        return (batch for batch, _ in table.batches(names, on_step=on_step))
+    return (table.slice(start, BATCH_ROWS) for start in range(0, table.num_rows, BATCH_ROWS))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column without a dictionary, and of numbers that can be compared."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return column.cast(pa.float32() if pa.types.is_float16(kind) else kind)
+
+
+def _with_strings(table: pa.Table, groups: list[str]) -> pa.Table:
+    """Return a table in which groups that are lists or the like, which cannot be counted, are strings."""
+    for j, field in enumerate(table.schema):
+        if field.name in groups and pa.types.is_nested(field.type):
+            strings = sensitive_columns(table, [field.name], "ignore", [])[field.name]
+            table = table.set_column(j, field.name, pa.array(strings, pa.string()))
+    return table
+
+
+def _refuse_fractions(column: pa.ChunkedArray, name: str) -> None:
     if pa.types.is_floating(column.type) and pa.compute.any(pa.compute.not_equal(column, pa.compute.floor(column))).as_py():
         raise InputError(f"The column {name!r} holds fractions, so it is a score rather than classes; name it by --score.")
+
+
+def _labels(column: pa.ChunkedArray, name: str) -> np.ndarray:
     labels = labels_of(column, name, several=False)
-    return labels.astype(np.int64) if labels.dtype.kind == "f" else labels  # whole, as labels_of found
+    return labels.astype(np.int64) if labels.dtype.kind == "f" else labels  # whole, as was found while reading
 
 
 def _of_one_kind(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -204,16 +300,33 @@ def _binary(values: list[str]) -> list[str]:
     return values
 
 
-def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """Return a column of scores, or say that it holds none."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        example = next((v for v in column.to_pylist() if not _is_number(v)), column[0].as_py())
-        raise InputError(f"The column {name!r} must hold numbers to be a score, but has {str(example)[:40]!r}.")
-    scores = column.cast(pa.float64()).to_numpy()
-    if not np.isfinite(scores).all():
-        raise InputError(f"The column {name!r} holds infinite values, which are no scores; replace them.")
-    return scores
+class _Scores:
+    """A column of scores, taken batch by batch; ``check`` says at the end of one of strings that it holds none."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.first: object = None
+
+    def of(self, column: pa.ChunkedArray) -> np.ndarray:
+        """Return some scores, or say that they are none."""
+        kind = column.type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+            self.first = column[0].as_py() if self.first is None else self.first
+            if strange := [value for value in column.to_pylist() if not _is_number(value)]:
+                raise self._refusal(strange[0])
+            return np.zeros(len(column))
+        scores = column.cast(pa.float64()).to_numpy()
+        if not np.isfinite(scores).all():
+            raise InputError(f"The column {self.name!r} holds infinite values, which are no scores; replace them.")
+        return scores
+
+    def check(self) -> None:
+        """Refuse strings that all look like numbers."""
+        if self.first is not None:
+            raise self._refusal(self.first)
+
+    def _refusal(self, example: object) -> InputError:
+        return InputError(f"The column {self.name!r} must hold numbers to be a score, but has {str(example)[:40]!r}.")
 
 
 def _is_number(value: object) -> bool:

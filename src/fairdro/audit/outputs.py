@@ -26,9 +26,25 @@ def write_audit(audit: Audit, path: Path | str, *, title: str = "Audit") -> None
     Parameters
     ----------
     audit : Audit
+        Of :func:`audit_table`.
     path : path
-    title : str
+        Of the file.
+    title : str, default "Audit"
         What was audited, in words.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.audit import audit_table, write_audit
+    >>> table = pd.DataFrame({
+    ...     "sex": ["f"] * 100 + ["m"] * 100,
+    ...     "hired": ["no"] * 70 + ["yes"] * 30 + ["no"] * 50 + ["yes"] * 50,
+    ... })
+    >>> audit = audit_table(table, groups=["sex"], predictions=["hired"])
+    >>> write_audit(audit, "hiring.md", title="Hiring in 2024")
+    >>> from pathlib import Path
+    >>> Path("hiring.md").read_text(encoding="utf-8").splitlines()[0]
+    '# Hiring in 2024'
     """
     path = Path(path)
     write_whole(path, FORMATS[check_format(path)](audit, title))

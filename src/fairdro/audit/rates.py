@@ -4,6 +4,8 @@ A group ``g`` with ``x_g`` favoured rows of ``n_g`` has the rate ``p_g = x_g / n
 the impact ratio ``p_g / p_r``. Everything is a function of arrays and returns a table with a row per group.
 """
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -18,6 +20,8 @@ from fairdro.selection import changes
 SMALL_SHARE = 0.02  # of all rows: the share below which New York City's rules allow to leave a category out
 FEW_EXPECTED = 5  # rows; below, the chi-square approximation is poor (Cochran, 1954)
 BINS = np.linspace(0, 1, 6)
+RANGES = len(BINS) - 1
+BLOCK = 1 << 20  # rows whose figures are in memory at once
 Z = NormalDist().inv_cdf(0.975)
 
 
@@ -36,6 +40,8 @@ class Grouping:
         Groups of rows that miss a value: shown, and never what others are compared with.
     compared : bool
         Whether groups that are unknown are compared with the reference, too.
+    counts : ndarray of shape (N,), optional
+        How many rows every entry of ``codes`` and of other arrays stands for; by default one.
     """
 
     columns: list[str]
@@ -43,6 +49,7 @@ class Grouping:
     codes: np.ndarray
     unknown: np.ndarray
     compared: bool = True
+    counts: np.ndarray | None = None
 
     @property
     def title(self) -> str:
@@ -52,16 +59,33 @@ class Grouping:
     @property
     def sizes(self) -> np.ndarray:
         """Rows per group ``(A,)``."""
-        return self.count(np.ones(len(self.codes)))
+        return self.add_up(lambda rows: np.ones(rows.stop - rows.start))
 
     @property
     def small(self) -> np.ndarray:
         """Which groups have under 2 % of the rows, or too few to conclude anything ``(A,)``."""
-        return (self.sizes < SMALL_SHARE * len(self.codes)) | (self.sizes < TOO_FEW)
+        sizes = self.sizes
+        return (sizes < SMALL_SHARE * sizes.sum()) | (sizes < TOO_FEW)
 
     def count(self, values: np.ndarray) -> np.ndarray:
         """Sum values of rows ``(N,)`` by group ``(A,)``."""
-        return np.bincount(self.codes, weights=values, minlength=len(self.names))
+        return self.add_up(lambda rows: values[rows])
+
+    def add_up(
+        self, values: Callable[[slice], np.ndarray], places: Callable[[slice], np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Sum what ``values`` returns of some rows by group ``(A,)``, a block of rows at a time.
+
+        With ``places``, by range of the score too ``(A, K)``.
+        """
+        width = 1 if places is None else RANGES
+        found = np.zeros(len(self.names) * width)
+        for start in range(0, len(self.codes), BLOCK):
+            rows = slice(start, min(start + BLOCK, len(self.codes)))
+            codes = self.codes[rows] if places is None else self.codes[rows].astype(np.int64) * width + places(rows)
+            weights = values(rows) if self.counts is None else values(rows) * self.counts[rows]
+            found += np.bincount(codes, weights=weights, minlength=len(found))
+        return found if places is None else found.reshape(-1, width)
 
     def reference(self, rate: np.ndarray) -> int | None:
         """Return the most selected group of those known and, if possible, not small; None where nobody of it is selected."""
@@ -194,7 +218,7 @@ def score_table(score: np.ndarray, by: Grouping, reference: str | None) -> pd.Da
     """
     n = by.sizes
     mean = by.count(score) / n
-    squares = by.count((score - mean[by.codes]) ** 2)
+    squares = by.add_up(lambda rows: (score[rows] - mean[by.codes[rows]]) ** 2)
     table = pd.DataFrame({"rows": n.astype(int), "mean": mean}, index=pd.Index(by.names, name="group"))
     difference, half = np.full((2, len(n)), np.nan)
     if reference is not None:
@@ -219,16 +243,19 @@ def calibration_table(score: np.ndarray, positive: np.ndarray, by: Grouping) -> 
     positive : ndarray of bool, shape (N,)
         Whether the favourable class was the truth.
     """
-    place = np.clip(np.digitize(score, BINS) - 1, 0, len(BINS) - 2)
+
+    def places(rows: slice) -> np.ndarray:
+        return np.clip(np.digitize(score[rows], BINS) - 1, 0, RANGES - 1)
+
+    sums = [by.add_up(values, places) for values in (
+        lambda rows: np.ones(rows.stop - rows.start), lambda rows: score[rows], lambda rows: positive[rows],
+    )]  # fmt: skip
+    n, total, came_true = (np.column_stack([of.sum(1), of]) for of in sums)  # all scores, then every range
+    edges = [(0.0, 1.0), *itertools.pairwise(BINS)]
     found = []
-    for a, name in enumerate(by.names):
-        of_group = by.codes == a
-        ranges = [(0.0, 1.0, of_group)]
-        ranges += [(BINS[k], BINS[k + 1], of_group & (place == k)) for k in range(len(BINS) - 1)]
-        for start, end, chosen in ranges:
-            if (n := int(chosen.sum())) == 0:
-                continue
-            observed = positive[chosen].mean()
-            low, high = np.clip(wilson_interval(observed, np.array(n)), 0, 1)
-            found.append([name, start, end, n, score[chosen].mean(), observed, float(low), float(high)])
+    for a, k in np.argwhere(n > 0):
+        observed = came_true[a, k] / n[a, k]
+        low, high = np.clip(wilson_interval(observed, n[a, k]), 0, 1)
+        mean = total[a, k] / n[a, k]
+        found.append([by.names[a], *edges[k], int(n[a, k]), mean, observed, float(low), float(high)])
     return pd.DataFrame(found, columns=["group", "from", "to", "rows", "mean_score", "observed", "low", "high"])

@@ -111,7 +111,31 @@ def remark(row: dict[str, Any]) -> str:
 
 
 def in_short(audit: Audit) -> list[str]:
-    """Return the findings, a sentence or two for each."""
+    """Return the findings, a sentence or two for each.
+
+    Parameters
+    ----------
+    audit : Audit
+        Of :func:`audit_table`.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdro.audit import audit_table, in_short
+    >>> table = pd.DataFrame({
+    ...     "sex": ["f"] * 100 + ["m"] * 100,
+    ...     "hired": ["no"] * 70 + ["yes"] * 30 + ["no"] * 50 + ["yes"] * 50,
+    ... })
+    >>> audit = audit_table(table, groups=["sex"], predictions=["hired"])
+    >>> import textwrap
+    >>> print(textwrap.fill(in_short(audit)[0], width=100))
+    By sex, hired is yes for 50.0 % of the group m (100 rows), the most, and for 30.0 % of the group f
+    (100 rows), the fewest: 0.60 times as often (0.42 to 0.86).
+    """
     found = [] if audit.favourable is not None or not audit.predictions else [EVERY_RATE]
     for part in audit.parts:
         found += [_of_rates(part, rates) for rates in part.rates if rates.outcome.value in {None, audit.favourable}]

@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -70,20 +71,21 @@ def frontier_chart(points: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatCh
                 "series", names, alt.Legend(title=None, symbolSize=90, labelLimit=260, orient="bottom", columns=4)
             )
             panels.append(_panel(shown, part[part["series"].isin(names)], ringed, looks))
-    chart = alt.concat(*panels, columns=2).configure_view(stroke=None).configure_axis(grid=True, gridOpacity=0.4)
-    return chart.resolve_scale(**APART)
+    chart = alt.concat(*panels, columns=2).configure_view(stroke=None).configure_legend(labelFontSize=15)
+    chart = chart.configure_axis(grid=True, gridOpacity=0.4, labelFontSize=14, titleFontSize=15)
+    return chart.configure_title(fontSize=17, subtitleFontSize=14).resolve_scale(**APART)
 
 
 def _batches(points: pd.DataFrame) -> list[list[str]]:
-    """Put the series of a bench into pictures of at most eight: those of FairDRO and Scratch are in all of them."""
+    """Put the series of a bench into pictures of at most eight, evenly: those of FairDRO and Scratch are in all of them."""
     methods = dict(zip(points["series"], points["method"], strict=True))
     first = sorted(
         (name for name, method in methods.items() if method in FIRST), key=lambda name: FIRST.index(methods[name])
     )
     first = first[: MOST_SERIES - 1]
     others = [name for name in methods if name not in first]
-    room = MOST_SERIES - len(first)
-    return [first + others[i : i + room] for i in range(0, max(len(others), 1), room)]
+    pictures = max(math.ceil(len(others) / (MOST_SERIES - len(first))), 1)
+    return [first + [str(name) for name in part] for part in np.array_split(others, pictures)]
 
 
 def _looks(field: str, names: list[str], legend: alt.Legend) -> dict[str, Any]:
@@ -155,10 +157,7 @@ def _window(points: pd.DataFrame, chosen: pd.DataFrame) -> tuple[float, float, f
 
 
 def training_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatChart:
-    """Draw weights and training accuracy of every cell over training (first seed), for selected points.
-
-    The paper's Figure 4: one row per bench and measure, one column per method and class, one line per group.
-    """
+    """Draw weights and training accuracy of every cell over training (first seed), for selected points."""
     rows = []
     for _, chosen in selected.iterrows():
         outcome, point = find_point(outcomes, chosen)
@@ -168,7 +167,15 @@ def training_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConc
                 told = {"bench": bench_title(chosen, ["solver", *varying(selected)]), "measure": quantity}
                 told |= {"panel": f"{chosen['method']}, class {outcome.class_names[y]}", "group": outcome.group_names[a]}
                 rows += [{**told, "share": t, "value": v} for t, v in zip(outcome.progress, one[:, y, a], strict=True)]
-    table = pd.DataFrame(rows)
+    return history_chart(pd.DataFrame(rows))
+
+
+def history_chart(table: pd.DataFrame) -> alt.VConcatChart:
+    """Draw what became of groups over training: the paper's Figure 4.
+
+    The table has a row per ``bench``, ``measure``, ``panel``, ``group`` and ``share`` of training, with its ``value``. There
+    is one row of panels per bench and measure, one column per panel (a method and a class), one line per group.
+    """
     charts = []
     for (title, measure), whole in table.groupby(["bench", "measure"], sort=False):
         part, shown = _far_groups(whole, "value")

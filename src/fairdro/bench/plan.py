@@ -55,6 +55,7 @@ class BenchPlan:
     seeds : int
         Seeds per point for a solver whose results differ much between seeds (mini-batch, networks); others train one.
     protocol : {"validated", "paper"}
+        What is held out, and what points are chosen by; see :meth:`fairdro.data.Dataset.split`.
     split : int
         Seed of the train/test split; 0 is the paper's.
     objective : {"balanced", "standard"}
@@ -72,7 +73,18 @@ class BenchPlan:
     data, encoder, size, width, soft : optional
         Of networks, as :class:`~fairdro.networks.runs.Job` has them; ``encoder`` names a pretrained network.
     epochs, batch_size, lr, precision : optional
-        Of networks, see :class:`~fairdro.bench.network.Network`; by default the paper's. Mini-batches have epochs too.
+        Of networks; by default the paper's. Mini-batches have epochs too.
+
+    See Also
+    --------
+    run_bench : Trains what it names.
+
+    Examples
+    --------
+    >>> from fairdro.bench import BenchPlan
+    >>> plan = BenchPlan(datasets=["compas"], methods=["scratch", "fairdro"], points=6)
+    >>> [(bank.method.name, bank.method.points) for bank in plan.banks]
+    [('scratch', 1), ('fairdro', 3)]
     """
 
     datasets: list[str] = field(default_factory=lambda: names("table"))

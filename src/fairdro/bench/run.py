@@ -40,17 +40,37 @@ def run_bench(
 ) -> pd.DataFrame:
     """Train every bank of the plan that is not stored in ``out`` yet; ``results.csv`` there is current after each.
 
-    Returns a row per trained model in the folder, those of earlier runs included.
-
     Parameters
     ----------
-    workers : int, optional
+    plan : BenchPlan
+        What to compare.
+    out : Path
+        Folder of the results; what is stored there is not trained again.
+    workers : int, default 1
         Processes to train in, with one thread each; by default this one. More need the calling script to have its
         ``if __name__ == "__main__":``.
     executor : concurrent.futures.Executor, optional
         Trains the banks instead: Dask's ``client.get_executor()``, mpi4py's ``MPIPoolExecutor``, a pool of your own. Its
         workers must see the folder and the data under the same paths; a bank at a time is trained in each of their
         processes, whatever its threads. It is left open.
+    on_step : callable, optional
+        Called with the bank, the steps that are done, and their number.
+
+    Returns
+    -------
+    DataFrame
+        A row per trained model in the folder, those of earlier runs included.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairdro.bench import BenchPlan, run_bench
+    >>> plan = BenchPlan(datasets=["compas"], methods=["scratch", "fairdro"], points=3)
+    >>> results = run_bench(plan, Path("results"))
+    >>> results["method"].value_counts().to_dict()
+    {'fairdro': 3, 'scratch': 1}
+    >>> Path("results/results.csv").exists()
+    True
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}.")

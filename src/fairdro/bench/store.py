@@ -204,7 +204,30 @@ class Outcome:
 
 
 class Store:
-    """The banks stored in the subfolder ``store`` of the output folder of a bench."""
+    """The banks stored in the subfolder ``store`` of the output folder of a bench.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the bench.
+
+    Attributes
+    ----------
+    out, folder : Path
+        That folder, and its subfolder with the banks.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairdro.bench import BenchPlan, Store, run_bench
+    >>> plan = BenchPlan(datasets=["compas"], methods=["scratch", "fairdro"], points=3)
+    >>> _ = run_bench(plan, Path("results"))
+    >>> store = Store(Path("results"))
+    >>> len(store.outcomes()), store.outdated
+    (2, 0)
+    >>> len(store.results())
+    4
+    """
 
     def __init__(self, out: Path) -> None:
         self.out, self.folder = out, out / "store"
@@ -220,12 +243,24 @@ class Store:
         return self.read(bank) is not None
 
     def read(self, bank: Bank) -> Outcome | None:
-        """Return what came of a bank, None if it is not stored."""
+        """Return what came of a bank, None if it is not stored.
+
+        Parameters
+        ----------
+        bank : Bank
+            Of a plan.
+        """
         path = self._path(bank)
         return self._read.get(path.name) or (Outcome.read(path) if path.exists() else None)
 
     def write(self, outcome: Outcome) -> None:
-        """Store what came of a bank."""
+        """Store what came of a bank.
+
+        Parameters
+        ----------
+        outcome : Outcome
+            What came of it.
+        """
         write_whole(self._path(outcome.bank), outcome.to_bytes())
 
     def outcomes(self) -> list[Outcome]:
@@ -249,23 +284,45 @@ class Store:
         return name == self._path(outcome.bank).name
 
     def rows_of(self, banks: Iterable[Bank]) -> dict[Bank, pd.DataFrame]:
-        """Return the rows of the models of those banks that are stored and were not refused."""
+        """Return the rows of the models of those banks that are stored and were not refused.
+
+        Parameters
+        ----------
+        banks : iterable of Bank
+            Of a plan.
+        """
         trained = {outcome.bank: outcome for outcome in self.outcomes() if outcome.refused is None}
         return {bank: trained[bank].rows for bank in banks if bank in trained}
 
     def results(self) -> pd.DataFrame:
-        """Return a row per trained model; a model that is in two banks counts once."""
+        """Return a row per trained model; a model that is in two banks counts once.
+
+        Returns
+        -------
+        DataFrame
+        """
         tables = [outcome.rows for outcome in self.outcomes() if outcome.refused is None]
         if not tables:
             raise InputError(f"There are no results in {self.out}; run `fairdro bench` with --out on it first.")
         return pd.concat(tables, ignore_index=True).drop_duplicates(KEY, ignore_index=True)
 
     def write_results(self, results: pd.DataFrame) -> None:
-        """Write ``results.csv``, with what :meth:`results` returned."""
+        """Write ``results.csv``, with what :meth:`results` returned.
+
+        Parameters
+        ----------
+        results : DataFrame
+            What :meth:`results` returned.
+        """
         write_whole(self.out / RESULTS, results.to_csv(index=False))
 
     def refused(self) -> pd.DataFrame:
-        """Return which method could not be trained in which bench, and why."""
+        """Return which method could not be trained in which bench, and why.
+
+        Returns
+        -------
+        DataFrame
+        """
         rows = [
             {**o.bank.bench, "method": o.bank.method.name, "reason": o.refused}
             for o in self.outcomes()

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fairdro._utils.markdown import percent
 from fairdro.cli import options
-from fairdro.cli.terminal import console, one_line, status, tell
+from fairdro.cli.terminal import console, one_line, steps, tell
 
 if TYPE_CHECKING:
     from fairdro.audit import Audit
@@ -47,7 +47,7 @@ def audit(
 ) -> None:
     """Show how often each group gets the favourable outcome and, with a target, how often it is judged rightly."""
     from fairdro._utils.files import check_new
-    from fairdro._utils.parts import files_of, read_files
+    from fairdro._utils.parts import Parts, files_of
     from fairdro.audit import audit_table, write_audit
     from fairdro.audit.outputs import check_format
 
@@ -55,15 +55,14 @@ def audit(
     if out is not None:
         check_format(out)
         check_new(out, force=force, inputs=[*files, *(before or [])])
-    named = {*group, *(prediction or []), *(name for name in (target, score) if name)}
-    with status(f"Reading {files[0]} ..."):
-        table = read_files(files, named)
-        rows_before = None if before is None else read_files(before, named)
+    with steps("looking at files") as on_step:
+        table = Parts.of(files, on_step)
+        rows_before = None if before is None else Parts.of(before, on_step)
     given = options.given_of(
         predictions=prediction, target=target, score=score, threshold=threshold, favourable=favourable,
         fair_classes=fair_class, missing_groups=missing_groups, earlier=rows_before,
     )  # fmt: skip
-    found = audit_table(table, groups=group, **given)
+    found = audit_table(table, groups=group, stage=steps, **given)
     if out is not None:
         audited = ", ".join([*found.predictions, *([score] if score else [])])
         write_audit(found, out, title=f"Audit of {audited} in {files[0].name if len(files) == 1 else f'{len(files)} files'}")

@@ -70,7 +70,7 @@ def fit(
     from fairdro.estimators import save
     from fairdro.estimators.large_tables import fit_files
     from fairdro.estimators.saving import check_free
-    from fairdro.training.processes import rank
+    from fairdro.training.processes import agreed, rank
 
     given = _choice(
         rho=rho,
@@ -89,10 +89,14 @@ def fit(
         max_iter=max_iter,
         estimator=estimator,
     )
-    with together():
+
+    def check_out() -> None:
         if check_free(out) is not None and not force:
             raise InputError(f"There is a model in {out} already; name another folder, or add --force to replace it.")
         check_writable(out / "model.json")
+
+    with together():
+        agreed(check_out)
         with sentences(late=True):
             fitted = fit_files(
                 file, target=target, groups=group, memory=options.memory_of(memory), folder=_scratch(out), stage=steps,

@@ -104,20 +104,24 @@ def load_dataset(name: str, **options: Any) -> Dataset | Examples:
     Parameters
     ----------
     name : str
-        One of :data:`DATASETS`. A path that ends in ``.safetensors`` is a file of features, see
-        :func:`~fairdro.data.features.save_features`, and a table too.
-    sensitive : str or list of str, optional
-        Of a table: columns to form groups from instead of the paper's; several give a group per combination that occurs.
-    data : path
-        Of images and texts: the folder or file that holds them. ``images`` and ``texts`` are your own.
+        ``adult`` or ``compas``, which ship with the package; ``utkface``, ``celeba``, ``civilcomments`` or ``hatexplain``,
+        whose files you have; ``images`` or ``texts`` of your own. A path that ends in ``.safetensors`` is a file of features
+        and a table, too.
     **options
-        Others that the dataset has, e.g. ``size``, ``protocol``, ``encoder``, ``soft``; see its loader.
+        Of a table, ``sensitive``: a column, or several, to form groups from instead of the paper's. Of images and texts,
+        ``data``: the folder or file that holds them; and others that the dataset has, such as ``size``, ``protocol``,
+        ``encoder`` and ``soft``.
+
+    Returns
+    -------
+    Dataset or Examples
 
     Examples
     --------
-    >>> load_dataset("adult", sensitive=["sex", "race"])  # doctest: +SKIP
-    >>> load_dataset("utkface", data="UTKFace", size=32)  # doctest: +SKIP
-    >>> load_dataset("hatexplain", data="hatexplain", encoder="bert-base-uncased", soft=True)  # doctest: +SKIP
+    >>> from fairdro import load_dataset
+    >>> data = load_dataset("compas", sensitive=["sex", "race"])
+    >>> data.X.shape, data.group_names[:2]
+    ((6167, 399), ['Female, African-American', 'Female, Asian'])
     """
     if not isinstance(name, str):
         raise InputError(f"Name a dataset, one of: {', '.join(DATASETS)}; got {name!r}.")

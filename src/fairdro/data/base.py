@@ -26,6 +26,7 @@ class Dataset:
     Attributes
     ----------
     name : str
+        Of the dataset.
     X : DataFrame
         Numeric features, not scaled; columns the groups are made of are not among them.
     y : ndarray of int64, shape (N,)
@@ -35,12 +36,26 @@ class Dataset:
     sensitive : DataFrame
         The sensitive columns as they were collected.
     class_names : list of str
+        A name per class.
     card : str
         Where the data come from, under which licence, what they hold and what was done to them, in Markdown.
     parts : dict of str to ndarray of int64, optional
         Rows of ``train``, ``test`` and, where there is one, ``validation``, for a dataset that comes with its own parts.
-    trained : bool
+    trained : bool, default False
         Whether the features are those of a network that was trained on the ``train`` part, and may know it by heart.
+
+    See Also
+    --------
+    fairdro.load_dataset : Loads one.
+
+    Examples
+    --------
+    >>> from fairdro import load_dataset
+    >>> data = load_dataset("compas")
+    >>> len(data), data.class_names, data.group_names
+    (6167, ['did not re-offend', 're-offended'], ['Non-Caucasian', 'Caucasian'])
+    >>> data.y[:3], data.a[:3]
+    (array([0, 1, 1]), array([0, 0, 0]))
     """
 
     name: str
@@ -94,6 +109,10 @@ class Dataset:
         seed : int
             Only 0 for features of a network that was trained on the ``train`` part. In a dataset with its own parts constant
             columns are left alone by both protocols.
+
+        Returns
+        -------
+        Split
         """
         check_protocol(protocol)
         if not isinstance(seed, int) or not 0 <= seed < 2**32:
@@ -144,7 +163,24 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Part:
-    """Scaled features ``(n, D)`` of some rows, and their cells."""
+    """Some rows of a dataset.
+
+    Attributes
+    ----------
+    X : Tensor of shape (n, D)
+        Features, scaled by the train part.
+    cells : Cells
+        Class and group of every row.
+
+    Examples
+    --------
+    >>> from fairdro import load_dataset
+    >>> data = load_dataset("compas")
+    >>> part = data.split().test
+    >>> part.X.shape, part.cells.counts  # rows by class and group
+    (torch.Size([1234, 400]), tensor([[428., 255.],
+            [391., 160.]], dtype=torch.float64))
+    """
 
     X: Tensor
     cells: Cells
@@ -152,7 +188,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """Parts of a dataset; ``validation`` is None in the paper's protocol."""
+    """Parts of a dataset, made by :meth:`Dataset.split`.
+
+    Attributes
+    ----------
+    train, test : Part
+        Rows to train on, and to test on.
+    validation : Part, optional
+        Rows to choose by; None in the paper's protocol.
+
+    Examples
+    --------
+    >>> from fairdro import load_dataset
+    >>> data = load_dataset("compas")
+    >>> split = data.split("validated", seed=0)
+    >>> len(split.train.X), len(split.validation.X), len(split.test.X)
+    (3946, 987, 1234)
+    """
 
     train: Part
     test: Part

@@ -49,10 +49,38 @@ class Examples:
 
     Attributes
     ----------
+    name : str
+        Of the dataset.
     inputs : Inputs
-        Of all samples.
-    name, y, groups, class_names, parts, card
-        As a :class:`~fairdro.data.base.Dataset` has them.
+        Of all samples: what a network reads, by ``len(inputs)`` and ``inputs.batch(rows)``.
+    y, groups, class_names, parts, card
+        As a :class:`Dataset` has them.
+
+    See Also
+    --------
+    fairdro.load_dataset : Loads those of images and texts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from fairdro.data import Examples
+    >>> from fairdro.groups import Groups
+    >>> class Rows:
+    ...     def __init__(self, x):
+    ...         self.x = x
+    ...     def __len__(self):
+    ...         return len(self.x)
+    ...     def batch(self, rows, rng=None):
+    ...         return self.x[rows]
+    >>> parts = {"train": np.arange(80), "test": np.arange(80, 100)}
+    >>> groups = Groups(np.arange(100) // 2 % 2, ["f", "m"])
+    >>> examples = Examples("made", Rows(torch.randn(100, 3)), np.arange(100) % 2, groups, ["no", "yes"], parts, card="")
+    >>> inputs, cells = examples.part("test")
+    >>> len(inputs), cells.counts.tolist()
+    (20, [[5.0, 5.0], [5.0, 5.0]])
+    >>> len(examples.with_validation().parts["validation"])
+    16
     """
 
     name: str
@@ -72,7 +100,20 @@ class Examples:
         return Cells.from_labels(self.y, self.groups, n_classes=len(self.class_names))
 
     def part(self, name: str) -> tuple[Subset, Cells]:
-        """Return the inputs and cells of a part."""
+        """Return the inputs and cells of a part.
+
+        Parameters
+        ----------
+        name : str
+            ``train``, ``validation`` or ``test``.
+
+        Returns
+        -------
+        inputs : Inputs
+            Of its rows.
+        cells : Cells
+            Their classes and groups.
+        """
         if name not in self.parts:
             raise unknown_name(f"part of {self.name}", name, list(self.parts))
         rows = self.parts[name]

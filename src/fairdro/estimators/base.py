@@ -205,11 +205,18 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         Parameters
         ----------
         X : array-like, DataFrame, sparse matrix or RowsOnDisk of shape (N, D)
+            Features.
         y : array-like of shape (N,)
+            Classes, labels of any kind.
         sensitive_features : array-like, Series, DataFrame or list of columns, optional
-            Groups, see :func:`~fairdro.groups.encode_groups`; without them there is one group.
+            Groups: one column, several (their combinations are the groups), or a table of shares that sum to one in every
+            row. Without them there is one group.
         sample_weight : array-like of shape (N,), optional
             Counts a row as this many, within its cell.
+
+        Returns
+        -------
+        self
         """
         self._check_parameters()
         self._fit_rows(X, *self._validated(X, y, sensitive_features, sample_weight))
@@ -249,11 +256,27 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the scores of the classes ``(N, Y)``; of two classes, the score of the second over the first ``(N,)``."""
+        """Return the scores of the classes ``(N, Y)``; of two classes, the score of the second over the first ``(N,)``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (N, D)
+            Rows to predict; no group is needed.
+        """
         raise NotImplementedError
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class that is decided for every row: that of the largest score of :meth:`decision_function`."""
+        """Return the class that is decided for every row: that of the largest score of :meth:`decision_function`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (N, D)
+            Rows to predict; no group is needed.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+        """
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(1)]
 
@@ -261,5 +284,14 @@ class BaseClassifier(CellsMixin, SavingMixin, ClassifierMixin, BaseEstimator):  
         """Return the probabilities of the classes ``(N, Y)`` among people like those trained on, calibrated.
 
         They say how likely a class is, not what is decided: see :meth:`predict`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (N, D)
+            Rows to predict; no group is needed.
+
+        Returns
+        -------
+        ndarray of shape (N, Y)
         """
         raise NotImplementedError

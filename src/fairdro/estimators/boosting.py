@@ -58,9 +58,8 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
     class_weight, fair_classes
         As of :class:`~fairdro.FairDROClassifierCV`.
     strategy : {"head", "weights"}, default "head"
-        ``head``: trees predict class and group once, and FairDRO fits a head to them (:mod:`fairdro.training.trees`).
-        ``weights``: FairDRO's weights scale the gradients of boosting, for every radius anew
-        (:mod:`fairdro.training.weighted_trees`).
+        ``head``: trees predict class and group once, and FairDRO fits a head to them.
+        ``weights``: FairDRO's weights scale the gradients of boosting, for every radius anew.
     backend : {"lightgbm", "xgboost"}, default "lightgbm"
     n_estimators : int, default 200
         Boosting rounds, at most.
@@ -120,6 +119,26 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
         With ``head``: ``independent``.
     trees_ : list of str
         The trees of class and group, or those of the classifier and of plain training, as text of their library.
+
+    See Also
+    --------
+    FairDROHeadClassifier : The same for any classifier of yours.
+
+    Examples
+    --------
+    >>> from fairdro import FairDROBoostingClassifier, load_dataset
+    >>> from fairdro.metrics import dca
+    >>> data = load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> train, test = slice(0, 4000), slice(4000, None)
+    >>> model = FairDROBoostingClassifier(n_estimators=20, cv=2, n_jobs=1)
+    >>> model = model.fit(X[train], y[train], sensitive_features=race[train])
+    >>> plain = model.at(0.0)
+    >>> gaps = [dca(y[test], m.predict(X[test]), sensitive_features=race[test]) for m in (plain, model)]
+    >>> gaps[1] < gaps[0]
+    True
+    >>> model.feature_importances_.shape
+    (8,)
     """
 
     _TABLE: ClassVar[dict[str, Any]] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}

@@ -44,11 +44,7 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
     """Return the classes of a column, or say why they cannot be classes."""
     if len(column) == 0:
         raise InputError(f"No row has a value in the column {name!r}.")
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not any(fits(kind) for fits in CLASSES):
-        raise InputError(
-            f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into strings."
-        )
+    check_kind(column.type, name)
     if pa.types.is_floating(column.type):
         _check_digits(column.to_numpy(), name)
     number = len(pa.compute.unique(column))
@@ -65,6 +61,15 @@ def labels_of(column: pa.ChunkedArray, name: str, *, several: bool = True) -> np
     if labels.dtype.kind == "f" and (labels % 1 != 0).any():
         raise InputError(f"The column {name!r} holds fractions, which are no classes; put its values into a few.")
     return labels
+
+
+def check_kind(kind: pa.DataType, name: str) -> None:
+    """Refuse a column whose values cannot be classes."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not any(fits(kind) for fits in CLASSES):
+        raise InputError(
+            f"The column {name!r} holds values of the kind {kind}, which are no classes; turn them into strings."
+        )
 
 
 def _check_digits(values: Any, name: str) -> None:

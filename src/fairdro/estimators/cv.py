@@ -90,6 +90,28 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         As of :class:`FairDROClassifier`.
     coef_, intercept_, coefs_, intercepts_, plain_coefs_, plain_intercepts_
         Likewise.
+
+    See Also
+    --------
+    FairDROClassifier : One radius, without a choice.
+    FairDROHeadClassifier : The same for any classifier of yours.
+
+    Examples
+    --------
+    >>> from fairdro import FairDROClassifierCV, load_dataset
+    >>> from fairdro.metrics import dca
+    >>> data = load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> train, test = slice(0, 4000), slice(4000, None)
+    >>> model = FairDROClassifierCV(keep_accuracy=0.95, rhos=[0, 1, 10], cv=3)
+    >>> model = model.fit(X[train], y[train], sensitive_features=race[train])
+    >>> model.frontier_[["rho", "accuracy", "dca", "selected"]].round(2)
+        rho  accuracy   dca  selected
+    0   0.0      0.65  0.19     False
+    1   1.0      0.64  0.12      True
+    2  10.0      0.59  0.05     False
+    >>> round(dca(y[test], model.predict(X[test]), sensitive_features=race[test]), 2)
+    0.12
     """
 
     def __init__(

@@ -79,14 +79,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
     Attributes
     ----------
     columns_ : list of Column
+        How every column becomes features.
     notes_ : list of str
         A sentence on every column that was changed in a way to know about.
     feature_names_in_ : ndarray of str
+        Columns of the table.
     n_features_in_ : int
+        Their number.
 
     Examples
     --------
-    >>> make_pipeline(TableEncoder(), FairDROClassifierCV())  # doctest: +SKIP
+    >>> import pandas as pd
+    >>> from fairdro import TableEncoder
+    >>> table = pd.DataFrame({"age": [20.0, 30.0, None], "job": ["clerk", "nurse", "clerk"]})
+    >>> encoder = TableEncoder().fit(table)
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'age = (missing)', 'job = clerk', 'job = nurse']
+    >>> encoder.transform(table)
+    array([[-5.,  0.,  1.,  0.],
+           [ 5.,  0.,  0.,  1.],
+           [ 0.,  1.,  1.,  0.]], dtype=float32)
     """
 
     def __init__(self, max_categories: int = 100, *, one_hot: bool = True) -> None:
@@ -99,17 +111,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         Parameters
         ----------
         X : DataFrame (pandas or polars), or array
+            The table.
         y : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        self
         """
         return self.learn(summaries_of(X))
 
     def learn(self, summaries: Sequence[Summary]) -> Self:
-        """Learn from what rows say of their columns: :func:`summaries_of` a table, or the sums of those of its pieces.
+        """Learn from summaries of the columns, of a table or added up over its pieces.
 
         Parameters
         ----------
         summaries : sequence of Summary
             An entry per column.
+
+        Returns
+        -------
+        self
         """
         if not isinstance(self.max_categories, int) or self.max_categories < 2:
             raise InputError(f"max_categories must be a whole number of at least 2, got {self.max_categories!r}.")
@@ -152,7 +174,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         return Column(name, "category", missing > 0, values=tuple(sorted(kept)), others=others)
 
     def transform(self, X: Any) -> np.ndarray | pd.DataFrame:
-        """Return the features ``(N, D)``, one-hot in single precision; further columns of the table are ignored."""
+        """Return the features ``(N, D)``, one-hot in single precision; further columns of the table are ignored.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas or polars), or array
+            The table.
+
+        Returns
+        -------
+        ndarray of shape (N, D), or DataFrame
+        """
         check_is_fitted(self)
         table = as_frame(X)
         table.columns = table.columns.map(str)
@@ -168,7 +200,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         return out
 
     def count_unseen(self, X: Any) -> dict[str, tuple[int, int]]:
-        """Return for every column how many values are missing, and how many were never seen in training."""
+        """Return for every column how many values are missing, and how many were never seen in training.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas or polars), or array
+            The table.
+
+        Returns
+        -------
+        dict of str to (int, int)
+        """
         table = as_frame(X)
         table.columns = table.columns.map(str)
         counts = {}
@@ -181,13 +223,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         return counts
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the features."""
+        """Return the names of the features.
+
+        Parameters
+        ----------
+        input_features : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        ndarray of str
+        """
         check_is_fitted(self)
         names = [column.features if self.one_hot else [column.name] for column in self.columns_]
         return np.array([name for of_column in names for name in of_column], dtype=object)
 
     def to_state(self) -> dict[str, Any]:
-        """Return all that was learned as plain numbers and strings."""
+        """Return all that was learned as plain numbers and strings.
+
+        Returns
+        -------
+        dict
+        """
         return {
             "max_categories": self.max_categories,
             "one_hot": self.one_hot,
@@ -197,7 +254,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Build a fitted encoder from :meth:`to_state`."""
+        """Build a fitted encoder from :meth:`to_state`.
+
+        Parameters
+        ----------
+        state : dict
+            What it returned.
+
+        Returns
+        -------
+        TableEncoder
+        """
         encoder = cls(state["max_categories"], one_hot=state["one_hot"])
         encoder.columns_ = [Column(**{**column, "values": tuple(column["values"])}) for column in state["columns"]]
         encoder.feature_names_in_ = np.array(state["inputs"], dtype=object)

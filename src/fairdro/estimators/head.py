@@ -117,7 +117,17 @@ class HeadMixin(FrontierMixin):
         return rows, predict_heads(rows.probabilities, rows.cells, sweep, rows.fold, self._fit_all, threads=threads)
 
     def at(self, rho: float) -> Self:
-        """Return the same model at another radius of its frontier, which takes no training."""
+        """Return the same model at another radius of its frontier, which takes no training.
+
+        Parameters
+        ----------
+        rho : float
+            One of ``frontier_["rho"]``.
+
+        Returns
+        -------
+        The same kind of model
+        """
         self._check_fitted()
         if not isinstance(rho, int | float | np.number) or isinstance(rho, bool):
             raise InputError(f"rho must be one of the numbers in frontier_['rho'], got {rho!r}.")
@@ -156,6 +166,13 @@ class HeadMixin(FrontierMixin):
 class FairDROHead(HeadMixin):
     """A head on probabilities of class and group; made by :func:`fit_head`.
 
+    Parameters
+    ----------
+    rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, class_weight, fair_classes, infer_groups
+        As of :func:`fit_head`.
+    min_cell_size, missing_groups, certify, delta
+        Likewise.
+
     Attributes
     ----------
     classes_ : ndarray of shape (Y,)
@@ -186,6 +203,25 @@ class FairDROHead(HeadMixin):
     class_weight_ : ndarray of shape (Y,), or None
     certificate_ : Certificate
         As of :class:`~fairdro.FairDROClassifierCV`.
+
+    See Also
+    --------
+    fit_head : Makes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro import fit_head
+    >>> rng = np.random.default_rng(0)
+    >>> sex, y = rng.integers(0, 2, size=(2, 1000))
+    >>> score = 1 / (1 + np.exp(-(2 * y - 1 + 0.5 * sex + rng.normal(size=1000))))
+    >>> p_class = np.column_stack([1 - score, score])  # of a model that was not trained on these rows
+    >>> p_group = np.where(sex[:, None] == [0, 1], 0.8, 0.2)
+    >>> head = fit_head(p_class, p_group, y, sex, rhos=[0, 1, 10])
+    >>> head.at(0.0).save("head.json")  # plain training
+    >>> import fairdro
+    >>> fairdro.load("head.json").rho_
+    0.0
     """
 
     _seed_given: int = 0
@@ -215,7 +251,17 @@ class FairDROHead(HeadMixin):
         self.infer_groups, self.min_cell_size, self.missing_groups = infer_groups, min_cell_size, missing_groups
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - scikit-learn's signature
-        """Return the parameters by name."""
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            As of scikit-learn.
+
+        Returns
+        -------
+        dict
+        """
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def predict(self, p_class: Any, p_group: Any = None) -> np.ndarray:
@@ -224,8 +270,13 @@ class FairDROHead(HeadMixin):
         Parameters
         ----------
         p_class : array-like of shape (N, Y)
-        p_group : array-like of shape (N, A) or (N, Y, A)
+            Probabilities of the classes.
+        p_group : array-like of shape (N, A) or (N, Y, A), optional
             As in :func:`fit_head`; not read where no group is inferred.
+
+        Returns
+        -------
+        ndarray of shape (N,)
         """
         return self._decided(self.decision_function(p_class, p_group))
 
@@ -233,11 +284,30 @@ class FairDROHead(HeadMixin):
         """Return the probabilities of the classes ``(N, Y)``, those of ``p_class`` calibrated on the rows of the fit.
 
         They say how likely a class is, not what is decided: see :meth:`predict` and :meth:`decision_function`.
+
+        Parameters
+        ----------
+        p_class : array-like of shape (N, Y)
+            Probabilities of the classes.
+        p_group : array-like of shape (N, A) or (N, Y, A), optional
+            As in :func:`fit_head`; not read where no group is inferred.
+
+        Returns
+        -------
+        ndarray of shape (N, Y)
         """
         return self._head_proba(self._probabilities(p_class, p_group))
 
     def decision_function(self, p_class: Any, p_group: Any = None) -> np.ndarray:
-        """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
+        """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``.
+
+        Parameters
+        ----------
+        p_class : array-like of shape (N, Y)
+            Probabilities of the classes.
+        p_group : array-like of shape (N, A) or (N, Y, A), optional
+            As in :func:`fit_head`; not read where no group is inferred.
+        """
         return self._head_decision(self._probabilities(p_class, p_group))
 
     def to_sql(self, p_class: Sequence[str] | None = None, p_group: Sequence[str] | None = None) -> str:
@@ -252,6 +322,10 @@ class FairDROHead(HeadMixin):
         p_class, p_group : sequences of str, optional
             Columns with the probabilities, in the order of ``classes_`` and of ``group_names_``; by default ``p_`` and the
             name of the class or group.
+
+        Returns
+        -------
+        str
         """
         of_class = [f"p_{label}" for label in self.classes_] if p_class is None else p_class
         names = self.group_names_ if self.infer_groups else []
@@ -282,14 +356,30 @@ class FairDROHead(HeadMixin):
         return cell_probabilities(p_class, p_group, len(self.classes_), len(self.group_names_), self.infer_groups)
 
     def save(self, path: str | Path) -> None:
-        """Save the head into one JSON file; :func:`fairdro.load` reads it."""
+        """Save the head into one JSON file; :func:`fairdro.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Of the file.
+        """
         fitted = {key: _plain(value) for key, value in self._to_state().items()}
         about = {"format": HEAD_FORMAT, "kind": "FairDROHead", "parameters": plain_parameters(self), "fitted": fitted}
         write_whole(Path(path), json.dumps(about | {"checksum": digest(about)}, indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what :meth:`save` wrote; a file that was cut or changed is refused."""
+        """Read what :meth:`save` wrote; a file that was cut or changed is refused.
+
+        Parameters
+        ----------
+        path : Path
+            Of the file.
+
+        Returns
+        -------
+        FairDROHead
+        """
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
             same = about.pop("checksum") == digest(about)
@@ -352,8 +442,9 @@ def fit_head(
         groups are shares); or given x and the class ``(N, Y, A)``; or, with ``p_class=None``, of all classes and groups
         together ``(N, Y, A)``, which sum to one. None with ``infer_groups=False``.
     y : array-like of shape (N,)
+        True classes.
     sensitive_features : array-like, Series, DataFrame or list of columns
-        Groups, see :func:`~fairdro.groups.encode_groups`.
+        Groups: one column, several (their combinations are the groups), or a table of shares that sum to one in every row.
     rho, keep_accuracy, rule, rhos, keep_class_accuracy, floor, objective, class_weight, fair_classes
         As of :class:`~fairdro.FairDROClassifierCV`.
     classes : sequence, optional
@@ -362,6 +453,7 @@ def fit_head(
         False for the best head that reads the probabilities of the classes alone: a multiplier per class, and a shorter
         frontier.
     sample_weight : array-like of shape (N,), optional
+        Counts a row as this many.
     min_cell_size : int, default 30
         Rows of a class and group below which a warning says that they are few.
     missing_groups : {"refuse", "infer", "ignore", "group"}, default "refuse"
@@ -376,12 +468,24 @@ def fit_head(
     -------
     FairDROHead
 
+    See Also
+    --------
+    FairDROHeadClassifier : Trains the models and fits the head in one.
+
     Examples
     --------
-    >>> head = fit_head(p_class, p_group, y, sex)  # doctest: +SKIP
-    >>> head.frontier_  # doctest: +SKIP
-    >>> head.predict(p_class_new, p_group_new)  # doctest: +SKIP
-    >>> head.at(10.0).save("head.json")  # doctest: +SKIP
+    >>> import numpy as np
+    >>> from fairdro import fit_head
+    >>> rng = np.random.default_rng(0)
+    >>> sex, y = rng.integers(0, 2, size=(2, 1000))
+    >>> score = 1 / (1 + np.exp(-(2 * y - 1 + 0.5 * sex + rng.normal(size=1000))))
+    >>> p_class = np.column_stack([1 - score, score])  # of a model that was not trained on these rows
+    >>> p_group = np.where(sex[:, None] == [0, 1], 0.8, 0.2)
+    >>> head = fit_head(p_class, p_group, y, sex, rhos=[0, 1, 10])
+    >>> head.frontier_["dca"].round(1).tolist()  # on rows that heads were not fitted to
+    [0.1, 0.0, 0.0]
+    >>> head.predict(p_class[:5], p_group[:5]).shape
+    (5,)
     """
     head = FairDROHead(
         rho,

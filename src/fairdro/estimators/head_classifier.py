@@ -125,6 +125,29 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
     classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`~fairdro.FairDROClassifier`.
+
+    See Also
+    --------
+    fit_head : The same for probabilities from anywhere.
+    FairDROBoostingClassifier : Boosted trees with a head.
+
+    Examples
+    --------
+    >>> from fairdro import FairDROHeadClassifier, load_dataset
+    >>> from fairdro.metrics import dca
+    >>> data = load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> train, test = slice(0, 4000), slice(4000, None)
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier(max_depth=4, random_state=0)
+    >>> model = FairDROHeadClassifier(tree, cv=3).fit(X[train], y[train], sensitive_features=race[train])
+    >>> alone = tree.fit(X[train], y[train])
+    >>> dca(y[test], alone.predict(X[test]), sensitive_features=race[test]) > 0.1
+    True
+    >>> dca(y[test], model.predict(X[test]), sensitive_features=race[test]) < 0.1
+    True
+    >>> model.at(0.0).rho_  # the same model at another radius, at once
+    0.0
     """
 
     joint: str = "independent"
@@ -300,13 +323,24 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
         return join_parts([proba_of(model, X, part.width(shape)) for part, model in parts], shape)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``."""
+        """Return the scores of the classes ``(N, Y)``; of two classes, that of the second minus the first ``(N,)``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (N, D)
+            Rows to predict; no group is needed.
+        """
         return self._head_decision(self._cell_probabilities(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the classes ``(N, Y)``: those of the wrapped classifier, calibrated out of fold.
 
         They say how likely a class is, not what is decided: see :meth:`predict` and :meth:`decision_function`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (N, D)
+            Rows to predict; no group is needed.
         """
         return self._head_proba(self._cell_probabilities(X))
 

@@ -170,7 +170,13 @@ class LayerClassifier(BaseClassifier):
         return get_engine(self.model, self.errors)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the logits of the classes ``(N, Y)``; of two classes, the logit of the second ``(N,)``."""
+        """Return the logits of the classes ``(N, Y)``; of two classes, the logit of the second ``(N,)``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (N, D)
+            Rows to predict; no group is needed.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, **self._TABLE, reset=False)
         if not hasattr(self, "coefs_"):
@@ -185,6 +191,11 @@ class LayerClassifier(BaseClassifier):
         They are those of plain training, in which every row counts the same, calibrated on rows it was not trained on (a
         fifth of the rows, or out of fold; not where these are fewer than 100). So they say how likely a class is; what
         :meth:`predict` decides by is :meth:`decision_function`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (N, D)
+            Rows to predict; no group is needed.
         """
         check_is_fitted(self)
         X = validate_data(self, X, **self._TABLE, reset=False)
@@ -273,6 +284,27 @@ class FairDROClassifier(LayerClassifier):
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has names.
+
+    See Also
+    --------
+    FairDROClassifierCV : Chooses the radius on held-out rows.
+    FairClassifier : Any other method by its name.
+
+    Examples
+    --------
+    >>> from fairdro import FairDROClassifier, load_dataset
+    >>> from fairdro.metrics import dca
+    >>> data = load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> train, test = slice(0, 4000), slice(4000, None)
+    >>> plain = FairDROClassifier(rho=0.0).fit(X[train], y[train], sensitive_features=race[train])
+    >>> fair = FairDROClassifier(rho=10.0).fit(X[train], y[train], sensitive_features=race[train])
+    >>> round(dca(y[test], plain.predict(X[test]), sensitive_features=race[test]), 2)
+    0.18
+    >>> round(dca(y[test], fair.predict(X[test]), sensitive_features=race[test]), 2)
+    0.04
+    >>> fair.weights_.shape  # q, of every class and group
+    (2, 2)
     """
 
     def __init__(
@@ -342,6 +374,24 @@ class FairClassifier(LayerClassifier):
         As of :class:`FairDROClassifier`.
     coef_, intercept_, coefs_, intercepts_, plain_coefs_, plain_intercepts_
         Likewise.
+
+    See Also
+    --------
+    FairDROClassifier : FairDRO with parameters of its own.
+    fairdro.methods : All methods and their hyperparameters.
+
+    Examples
+    --------
+    >>> from fairdro import FairClassifier, load_dataset
+    >>> from fairdro.metrics import dca
+    >>> data = load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> train, test = slice(0, 4000), slice(4000, None)
+    >>> model = FairClassifier(method="rw").fit(X[train], y[train], sensitive_features=race[train])
+    >>> round(dca(y[test], model.predict(X[test]), sensitive_features=race[test]), 1)
+    0.2
+    >>> FairClassifier(method="lbc", eta=1.0).get_params()["eta"]
+    1.0
     """
 
     def __init__(
@@ -378,11 +428,31 @@ class FairClassifier(LayerClassifier):
         return {k: v for k, v in vars(self).items() if k not in own and not k.startswith("_") and not k.endswith("_")}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - scikit-learn's signature
-        """Return the parameters by name, those of the method included."""
+        """Return the parameters by name, those of the method included.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            As of scikit-learn.
+
+        Returns
+        -------
+        dict
+        """
         return super().get_params(deep) | self._hyperparameters()
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, those of the method included."""
+        """Set parameters by name, those of the method included.
+
+        Parameters
+        ----------
+        **params
+            Values by name.
+
+        Returns
+        -------
+        self
+        """
         known = {*self.get_params(), *(f.name for kind in METHODS.values() for f in fields(kind))}
         if unknown := set(params) - known:
             raise InputError(f"There is no parameter {sorted(unknown)[0]!r}; the methods have: {', '.join(sorted(known))}.")

@@ -31,6 +31,17 @@ def to_onnx(model: Any, X: Any) -> Any:
     -------
     onnx.ModelProto
         ``model.SerializeToString()`` is what a file holds.
+
+    Examples
+    --------
+    >>> import fairdro
+    >>> data = fairdro.load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> model = fairdro.FairDROClassifier(rho=10.0).fit(X, y, sensitive_features=race)
+    >>> from fairdro.estimators.onnx import to_onnx
+    >>> graph = to_onnx(model, X.to_numpy()).graph
+    >>> [output.name for output in graph.output]
+    ['label', 'probabilities']
     """
     skl2onnx = require("skl2onnx", extra="onnx", what="Exports to ONNX")
     final = model.steps[-1][1] if hasattr(model, "steps") else model

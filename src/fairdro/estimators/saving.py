@@ -49,7 +49,13 @@ class SavingMixin:
     n_features_in_: int
 
     def save(self, folder: str | Path) -> None:
-        """Save the fitted model into a folder, without pickle, with its card; :func:`fairdro.load` reads it."""
+        """Save the fitted model into a folder, without pickle, with its card; :func:`fairdro.load` reads it.
+
+        Parameters
+        ----------
+        folder : path
+            Made if it is not there; a model in it is replaced.
+        """
         save(self, folder)
 
     def model_card(self, X: Any = None, y: Any = None, *, sensitive_features: Any = None) -> str:
@@ -113,6 +119,24 @@ def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: 
     X, y, sensitive_features : optional
         Rows to judge it on, which it was not trained on. Without them a model whose radius was chosen shows its held-out
         rows, others nothing.
+
+    Returns
+    -------
+    str
+
+    See Also
+    --------
+    save : Writes the card beside the model.
+
+    Examples
+    --------
+    >>> import fairdro
+    >>> data = fairdro.load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> model = fairdro.FairDROClassifier(rho=10.0).fit(X, y, sensitive_features=race)
+    >>> card = fairdro.model_card(model, X, y, sensitive_features=race)  # better: rows that it was not trained on
+    >>> [line for line in card.splitlines() if line.startswith("#")]
+    ['# Model card', '## Model', '## Training data', '## Results', '### On 6,167 rows', '## Limits']
     """
     encoder, classifier = _steps(model)
     results, remarks = classifier._own_results(), classifier._remarks()
@@ -141,7 +165,7 @@ def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: 
 
 
 def save(model: Any, folder: str | Path) -> None:
-    """Save a fitted classifier, or a pipeline of a :class:`~fairdro.TableEncoder` and a classifier.
+    """Save a fitted classifier, or a pipeline of an encoder and a classifier.
 
     The folder gets ``model.json``, the arrays as safetensors, and ``model_card.md``. There is no pickle in it, and reading
     it runs no code. A parameter that is an object of another kind, such as a splitter for ``cv``, is not kept.
@@ -149,8 +173,23 @@ def save(model: Any, folder: str | Path) -> None:
     Parameters
     ----------
     model : estimator
+        A fitted classifier, or a pipeline of a :class:`~fairdro.TableEncoder` and a classifier.
     folder : path
         Made if it is not there; a model in it is replaced, other things are left alone.
+
+    See Also
+    --------
+    load : Reads the folder.
+
+    Examples
+    --------
+    >>> import fairdro
+    >>> data = fairdro.load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> model = fairdro.FairDROClassifier(rho=10.0).fit(X, y, sensitive_features=race)
+    >>> fairdro.save(model, "model")
+    >>> (fairdro.load("model").predict(X) == model.predict(X)).all().item()
+    True
     """
     model = model.to_local() if hasattr(model, "to_local") else model  # one of Dask's
     encoder, classifier = _steps(model)
@@ -166,7 +205,36 @@ def save(model: Any, folder: str | Path) -> None:
 
 
 def load(folder: str | Path) -> Any:
-    """Read what :func:`save` wrote, or the JSON file of a head; a file that was cut or changed is refused."""
+    """Read what :func:`save` wrote, or the JSON file of a head; a file that was cut or changed is refused.
+
+    Parameters
+    ----------
+    folder : path
+        The folder, or the file of a head.
+
+    Returns
+    -------
+    estimator, pipeline or FairDROHead
+
+    Raises
+    ------
+    InputError
+        If there is no model, or it was cut or changed.
+
+    See Also
+    --------
+    save : Writes the folder.
+
+    Examples
+    --------
+    >>> import fairdro
+    >>> data = fairdro.load_dataset("compas")
+    >>> X, y, race = data.X.iloc[:, :8], data.y, data.a
+    >>> model = fairdro.FairDROClassifier(rho=10.0).fit(X, y, sensitive_features=race)
+    >>> model.save("model")
+    >>> fairdro.load("model").rho
+    10.0
+    """
     if Path(folder).is_file():
         return import_module("fairdro.estimators").FairDROHead.read(Path(folder))
     state = read_folder(folder)

@@ -81,6 +81,26 @@ def choose_by(
         accuracy of plain training's worst class is chosen only where no other satisfies the rule. 0 for none.
     floor : float, optional
         Likewise, the least accuracy of the worst class and group.
+
+    Returns
+    -------
+    callable
+        Takes ``cv_results_`` and returns the position of the chosen point.
+
+    Examples
+    --------
+    >>> import sklearn
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from fairdro import FairDROClassifier, load_dataset
+    >>> from fairdro.estimators.scoring import SCORERS, choose_by
+    >>> from fairdro.selection import LimitDCA
+    >>> data = load_dataset("compas")
+    >>> options = {"cv": 2, "scoring": SCORERS, "refit": choose_by(LimitDCA(0.06))}
+    >>> search = GridSearchCV(FairDROClassifier(), {"rho": [0.0, 10.0]}, **options)
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     found = search.fit(data.X.iloc[:, :8], data.y, sensitive_features=data.a)
+    >>> found.best_params_
+    {'rho': 10.0}
     """
     chosen_rule, guard = KeepAccuracy() if rule is None else rule, Guard(keep_class_accuracy, floor)
 

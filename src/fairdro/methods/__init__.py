@@ -42,7 +42,25 @@ METHODS = {method.name: method for method in _ALL}
 
 
 def get_method(name: str) -> type[Method]:
-    """Return the method class registered under ``name``."""
+    """Return the method class registered under ``name``.
+
+    Parameters
+    ----------
+    name : str
+        One of ``METHODS``.
+
+    Returns
+    -------
+    type
+
+    Examples
+    --------
+    >>> from fairdro.methods import METHODS, get_method
+    >>> get_method("fairdro")
+    <class 'fairdro.methods.fairdro.FairDRO'>
+    >>> list(METHODS)[:5]
+    ['scratch', 'rw', 'lbc', 'fairbatch', 'cov']
+    """
     if name not in METHODS:
         raise unknown_name("method", name, list(METHODS))
     return METHODS[name]

@@ -46,6 +46,14 @@ class Task:
         Whether the models have a hidden layer whose features a method can read.
     unknown_group : bool
         Whether the last group holds the samples whose group is not known: they are trained on, and not made equal.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import Task
+    >>> task = Task(torch.tensor([[40.0, 10.0], [30.0, 20.0]]))  # samples of every class and group
+    >>> task.n_classes, task.n_groups
+    (2, 2)
     """
 
     counts: Tensor
@@ -71,7 +79,13 @@ class Task:
         return torch.cat([self.counts[:, :-1], torch.zeros_like(self.counts[:, -1:])], dim=1)
 
     def per_model(self, per_cell: Tensor) -> Tensor:
-        """Repeat a ``(Y, A)`` tensor for every model of the bank, in double precision as all statistics of cells."""
+        """Repeat a ``(Y, A)`` tensor for every model of the bank, in double precision as all statistics of cells.
+
+        Parameters
+        ----------
+        per_cell : Tensor of shape (Y, A)
+            Values of the cells.
+        """
         return per_cell.double().expand(*self.bank, *per_cell.shape).clone()
 
 
@@ -85,8 +99,15 @@ class CellMeans:
         0-1 error.
     loss : Tensor or None
         Training loss, computed only for a method with ``needs_loss``.
-    probabilities : Tensor or None, shape (*bank, Y, A, Y)
+    probabilities : Tensor or None, shape ``(*bank, Y, A, Y)``
         Predicted probability of every class, computed only for a method with ``needs_probabilities``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import CellMeans
+    >>> CellMeans(error=torch.tensor([[0.1, 0.3], [0.2, 0.2]])).error.shape
+    torch.Size([2, 2])
     """
 
     error: Tensor
@@ -100,8 +121,9 @@ class Batch:
 
     Attributes
     ----------
-    logits : Tensor of shape (*bank, B, Y)
-    losses : Tensor of shape (*bank, B)
+    logits : Tensor of shape ``(*bank, B, Y)``
+        What the models say.
+    losses : Tensor of shape ``(*bank, B)``
         Cross-entropy.
     y : Tensor of int64, shape (..., B)
         Class codes, for every seed.
@@ -109,10 +131,22 @@ class Batch:
         Share of every sample in every group.
     averaging : Tensor of shape (..., B, Y * A)
         Turns values into cell means, ``values @ averaging``; zero for cells without samples.
-    features : Tensor of shape (*bank, B, F) or None
+    features : Tensor of shape ``(*bank, B, F)`` or None
         Last hidden layer, for a method with ``needs_features``.
     teacher : Tensor of shape (..., B, F) or None
         The same of the teacher, for a method with one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.cells import Cells
+    >>> from fairdro.methods import Batch
+    >>> y, group = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
+    >>> cells = Cells(y, group, n_classes=2, n_groups=2)
+    >>> batch = Batch(torch.zeros(4, 2), torch.tensor([0.1, 0.2, 0.3, 0.4]), y, cells.membership, cells.averaging)
+    >>> batch.means(batch.losses)  # the mean loss of every class and group
+    tensor([[0.1000, 0.2000],
+            [0.3000, 0.4000]])
     """
 
     logits: Tensor
@@ -124,7 +158,13 @@ class Batch:
     teacher: Tensor | None = None
 
     def means(self, values: Tensor) -> Tensor:
-        """Cell means ``(*bank, Y, A)`` of values ``(*bank, B)``; zero for cells without samples."""
+        """Cell means ``(*bank, Y, A)`` of values ``(*bank, B)``; zero for cells without samples.
+
+        Parameters
+        ----------
+        values : Tensor of shape ``(*bank, B)``
+            Of every sample.
+        """
         return (values @ self.averaging).unflatten(-1, (self.logits.shape[-1], self.membership.shape[-1]))
 
     @property
@@ -136,14 +176,38 @@ class Batch:
 
 @dataclass(frozen=True)
 class LogRange:
-    """Search range of a hyperparameter on a logarithmic scale, with 0 in front of three points or more if ``zero``."""
+    """Search range of a hyperparameter on a logarithmic scale.
+
+    Attributes
+    ----------
+    low, high : float
+        Ends of the range.
+    zero : bool, default False
+        Whether 0 is in front, of three points or more.
+
+    Examples
+    --------
+    >>> from fairdro.methods import LogRange
+    >>> LogRange(0.01, 100.0, zero=True).grid(4)
+    (0.0, 0.01, 1.0, 100.0)
+    """
 
     low: float
     high: float
     zero: bool = False
 
     def grid(self, points: int) -> tuple[float, ...]:
-        """Return ``points`` values from low to high; a single one from the middle."""
+        """Return ``points`` values from low to high; a single one from the middle.
+
+        Parameters
+        ----------
+        points : int
+            How many.
+
+        Returns
+        -------
+        tuple of float
+        """
         if points < 1:
             raise InputError(f"A grid needs at least one point, got {points}.")
         if points == 1:
@@ -157,8 +221,13 @@ class LogRange:
 class Method:
     """A way to train. Hyperparameters are the fields of the dataclass; those in ``search`` may hold one value per point.
 
-    Class attributes
-    ----------------
+    Parameters
+    ----------
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other and on top of what the method weighs; by default the same.
+
+    Attributes
+    ----------
     name : str
         The registry's name.
     search : dict of str to LogRange
@@ -166,8 +235,8 @@ class Method:
     stepwise : dict
         Hyperparameters that do better where the weights move at every step, as in the full-batch solver.
     sampling : str
-        How mini-batches are drawn, see :func:`~fairdro.training.sampling.draw_epoch`. Weighted cell means do not depend on
-        it; what a regulariser averages over a batch does.
+        How mini-batches are drawn: ``equal``, every cell equally, or ``uniform``, as the data come. Weighted cell means do
+        not depend on it; what a regulariser averages over a batch does.
     needs_features : bool
         Whether :meth:`penalty` reads the features of a hidden layer.
     max_classes, max_groups : int or None
@@ -179,10 +248,29 @@ class Method:
     takes_unknown_group : bool
         Whether it can be trained where the groups of some samples are not known.
 
-    Parameters
-    ----------
-    class_weight : sequence of float, optional
-        What errors on every class cost, relative to each other and on top of what the method weighs; by default the same.
+    See Also
+    --------
+    Baseline : A method on top of plain training.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> import torch
+    >>> from fairdro.methods import Baseline, CellMeans, LogRange, Task
+    >>> @dataclass(frozen=True)
+    ... class Worse(Baseline):  # cells gain weight by their error
+    ...     name: ClassVar[str] = "worse"
+    ...     search: ClassVar[dict[str, LogRange]] = {"strength": LogRange(0.1, 10.0)}
+    ...     strength: float = 1.0
+    ...     def update(self, state, cells, progress):
+    ...         weights = state["weights"] * torch.exp(self.hyperparameter("strength") * cells.error)
+    ...         return {"weights": weights / weights.sum(-1, keepdim=True)}
+    >>> method, task = Worse(strength=1.0), Task(torch.ones(2, 2))
+    >>> errors = CellMeans(error=torch.tensor([[0.1, 0.3], [0.2, 0.2]]))
+    >>> method.weights(method.update(method.begin(task), errors, progress=0.0)).round(decimals=3)
+    tensor([[0.4500, 0.5500],
+            [0.5000, 0.5000]], dtype=torch.float64)
     """
 
     name: ClassVar[str]
@@ -241,6 +329,13 @@ class Method:
         """Return the method over its search range, other hyperparameters fixed.
 
         Two hyperparameters make a grid of ``points`` in all, or a few more; a method with nothing to search has one point.
+
+        Parameters
+        ----------
+        points : int
+            How many.
+        **fixed
+            Other hyperparameters.
         """
         if not cls.search:
             return cls(**fixed)
@@ -252,7 +347,15 @@ class Method:
 
     @classmethod
     def grid(cls, values: Mapping[str, Sequence[float]], **fixed: Any) -> Self:
-        """Return the method over all combinations of given values, other hyperparameters fixed."""
+        """Return the method over all combinations of given values, other hyperparameters fixed.
+
+        Parameters
+        ----------
+        values : dict of str to sequence of float
+            Of every hyperparameter in ``search``.
+        **fixed
+            Other hyperparameters.
+        """
         if not cls.search:
             raise InputError(f"{cls.name} has no hyperparameter to search; leave out its grid.")
         if strange := [key for key in values if key not in cls.search]:
@@ -273,18 +376,36 @@ class Method:
         return max((len(v) for v in self._swept().values()), default=1)
 
     def some(self, points: Sequence[int]) -> Self:
-        """Return the method with some of its points."""
+        """Return the method with some of its points.
+
+        Parameters
+        ----------
+        points : sequence of int
+            Their numbers.
+        """
         return replace(self, **{key: tuple(values[p] for p in points) for key, values in self._swept().items()})
 
     def hyperparameters(self, point: int) -> dict[str, Any]:
-        """Return the values of one point of the bank, by name."""
+        """Return the values of one point of the bank, by name.
+
+        Parameters
+        ----------
+        point : int
+            Its number.
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         swept = {key: v[point] for key, v in self._swept().items()}
         others = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
         return others | swept
 
     def check(self, task: Task) -> None:
-        """Refuse a task the method is not defined for, in a sentence that names another."""
+        """Refuse a task the method is not defined for, in a sentence that names another.
+
+        Parameters
+        ----------
+        task : Task
+            What the method would be trained on.
+        """
         limits = ("classes", task.n_classes, self.max_classes), ("groups", task.n_groups, self.max_groups)
         for kind, number, most in limits:
             if most is not None and number > most:
@@ -304,7 +425,13 @@ class Method:
         return None
 
     def hyperparameter(self, key: str) -> Tensor:
-        """Return a hyperparameter as a tensor ``(P, 1, 1)``, or ``(1, 1)`` if it is one number."""
+        """Return a hyperparameter as a tensor ``(P, 1, 1)``, or ``(1, 1)`` if it is one number.
+
+        Parameters
+        ----------
+        key : str
+            Its name.
+        """
         return torch.tensor(getattr(self, key), dtype=torch.float64)[..., None, None]
 
     @property
@@ -328,15 +455,33 @@ class Method:
         return False
 
     def begin(self, task: Task) -> State:
-        """Return the state before training."""
+        """Return the state before training.
+
+        Parameters
+        ----------
+        task : Task
+            What the method may know.
+        """
         raise NotImplementedError
 
     def weights(self, state: State) -> Tensor:
-        """Return the cell weights ``(*bank, Y, A)``, which may be negative; by default those that training began with."""
+        """Return the cell weights ``(*bank, Y, A)``, which may be negative; by default those that training began with.
+
+        Parameters
+        ----------
+        state : dict of str to Tensor
+            What the method remembers.
+        """
         return state["weights"]
 
     def costed_weights(self, state: State) -> Tensor:
-        """Return the cell weights that engines train with: the method's, times what errors on their class cost."""
+        """Return the cell weights that engines train with: the method's, times what errors on their class cost.
+
+        Parameters
+        ----------
+        state : dict of str to Tensor
+            What the method remembers.
+        """
         weights = self.weights(state)
         if self.class_weight is None:
             return weights
@@ -346,20 +491,51 @@ class Method:
     def update(self, state: State, cells: CellMeans, progress: float) -> State:
         """Return the state after one more epoch or step, given statistics of the current models over the training set.
 
-        ``progress`` is ``t / T``: the number of this update, from 0, over their number.
+        Parameters
+        ----------
+        state : dict of str to Tensor
+            What the method remembers.
+        cells : CellMeans
+            Statistics of the current models over the training set.
+        progress : float
+            ``t / T``: the number of this update, from 0, over their number.
         """
         return state
 
     def observe(self, state: State, batch: Batch) -> State:
-        """Return the state after seeing a mini-batch, before it is trained on."""
+        """Return the state after seeing a mini-batch, before it is trained on.
+
+        Parameters
+        ----------
+        state : dict of str to Tensor
+            What the method remembers.
+        batch : Batch
+            What is trained on next.
+        """
         return state
 
     def penalty(self, state: State, batch: Batch) -> Tensor:
-        """Return what is added to the loss of every model ``(*bank)``."""
+        """Return what is added to the loss of every model ``(*bank)``.
+
+        Parameters
+        ----------
+        state : dict of str to Tensor
+            What the method remembers.
+        batch : Batch
+            What is trained on.
+        """
         raise NotImplementedError
 
     def next_round(self, state: State, cells: CellMeans) -> State:
-        """Return the state for the next round of training."""
+        """Return the state for the next round of training.
+
+        Parameters
+        ----------
+        state : dict of str to Tensor
+            What the method remembers.
+        cells : CellMeans
+            Statistics of the models at the end of the round.
+        """
         return state
 
 
@@ -369,18 +545,46 @@ class Baseline(Method):
 
     Parameters
     ----------
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
     objective : {"balanced", "standard"}, default "balanced"
         Balanced, every cell counts the same (the paper's main tables); standard, every sample (its appendix).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import Baseline, Scratch, Task
+    >>> task = Task(torch.tensor([[40.0, 10.0], [30.0, 20.0]]))  # samples of every class and group
+    >>> issubclass(Scratch, Baseline)
+    True
+    >>> Scratch().plain_weights(task)
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]], dtype=torch.float64)
+    >>> Scratch(objective="standard").plain_weights(task)
+    tensor([[0.8000, 0.2000],
+            [0.6000, 0.4000]])
     """
 
     objective: Objective = "balanced"
 
     def begin(self, task: Task) -> State:
-        """Fix the weights of plain training once."""
+        """Fix the weights of plain training once.
+
+        Parameters
+        ----------
+        task : Task
+            What the method may know.
+        """
         return {"weights": task.per_model(self.plain_weights(task))}
 
     def plain_weights(self, task: Task) -> Tensor:
-        """Return the weights of plain training ``(Y, A)``."""
+        """Return the weights of plain training ``(Y, A)``.
+
+        Parameters
+        ----------
+        task : Task
+            What the method may know.
+        """
         return plain_weights(task, self.objective)
 
 

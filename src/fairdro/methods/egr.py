@@ -24,7 +24,7 @@ class EGR(Baseline):
     Samples of a cell then cost :math:`C_0 = 1[y \ne 0]\, u` if predicted as 0 and
     :math:`C_1 = 1[y \ne 1]\, u + \Lambda_{y,a} / P_{y,a} - \sum_a \Lambda_{y,a} / P_y` if predicted as 1: they are trained
     with the cheaper label and the weight :math:`|C_0 - C_1|`. The last training uses the average of the multipliers and
-    gives the deterministic model that is kept; :meth:`~fairdro.training.TrainedBank.predict_randomised` draws from those of
+    gives the deterministic model that is kept; ``TrainedBank.predict_randomised`` draws from those of
     the rounds before, which is the classifier that the theory speaks of.
 
     Parameters
@@ -33,11 +33,19 @@ class EGR(Baseline):
         Step of the multipliers.
     bound : float or sequence of float, default 1
         B, the largest sum of the multipliers.
-    objective : {"balanced", "standard"}, default "balanced"
-        ``u`` is 1 / P(y, a), or 1.
     variant : {"paper", "code"}, default "paper"
         The authors' code has two slips, kept here for comparison: it sums :math:`\Lambda` over the samples of a batch (here
         its expected value for 128), and takes :math:`\mu_y` over all classes.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
+    objective : {"balanced", "standard"}, default "balanced"
+        ``u`` is 1 / P(y, a), or 1.
+
+    Examples
+    --------
+    >>> from fairdro.methods import EGR
+    >>> EGR.sweep(4).bound  # over the paper's range
+    (0.01, 0.01, 10.0, 10.0)
     """
 
     name: ClassVar[str] = "egr"

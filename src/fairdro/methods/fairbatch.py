@@ -27,11 +27,23 @@ class FairBatch(Baseline):
     ----------
     alpha : float or sequence of float, default 0.01
         Step of the rates.
-    objective : {"balanced", "standard"}, default "balanced"
-        Balanced, classes count the same and rates start equal; standard, both start from the data's own.
     variant : {"paper", "code"}, default "paper"
         The authors' code compares neighbouring groups only, the same for two groups. Its other habit, the balanced loss on
         batches at these rates, cancels the rates and is not offered.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
+    objective : {"balanced", "standard"}, default "balanced"
+        Balanced, classes count the same and rates start equal; standard, both start from the data's own.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import FairBatch, Task
+    >>> task = Task(torch.tensor([[40.0, 10.0], [30.0, 20.0]]))  # samples of every class and group
+    >>> method = FairBatch(alpha=0.1)
+    >>> method.weights(method.begin(task))
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]], dtype=torch.float64)
     """
 
     name: ClassVar[str] = "fairbatch"

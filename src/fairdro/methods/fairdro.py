@@ -50,6 +50,29 @@ class FairDRO(Method):
     fair_classes : sequence of int, optional
         Codes of the classes whose groups are to be served alike; q stays uniform in others. By default all. With one class
         that is equal opportunity. Not in the paper.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
+
+    See Also
+    --------
+    fairdro.FairDROClassifier : It as a classifier.
+    fairdro.FairDROLoss : It as a loss of PyTorch.
+    fairdro.uncertainty.ChiSquareBall : The closed form of q.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import FairDRO, Task
+    >>> task = Task(torch.tensor([[40.0, 10.0], [30.0, 20.0]]))  # samples of every class and group
+    >>> method = FairDRO(rho=0.5)
+    >>> method.weights(method.begin(task))
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]], dtype=torch.float64)
+    >>> from fairdro.methods import CellMeans
+    >>> cells = CellMeans(error=torch.tensor([[0.1, 0.3], [0.2, 0.2]], dtype=torch.float64))
+    >>> method.weights(method.update(method.begin(task), cells, progress=0.0)).round(decimals=3)
+    tensor([[0.1460, 0.8540],
+            [0.5000, 0.5000]], dtype=torch.float64)
     """
 
     name: ClassVar[str] = "fairdro"

@@ -18,6 +18,18 @@ class GroupDROEG(Method):
     ----------
     gamma : float or sequence of float, default 0.1
         Step of the weights.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import GroupDROEG, Task
+    >>> task = Task(torch.tensor([[40.0, 10.0], [30.0, 20.0]]))  # samples of every class and group
+    >>> method = GroupDROEG()
+    >>> method.weights(method.begin(task))
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]], dtype=torch.float64)
     """
 
     name: ClassVar[str] = "group_dro_eg"

@@ -29,10 +29,20 @@ class FairHSIC(Regulariser):
     Parameters
     ----------
     lam : float or sequence of float, default 1
-    objective : {"balanced", "standard"}, default "balanced"
+        Strength of the regulariser; several values train as many models.
     kernel : {"gaussian", "polynomial"}, default "gaussian"
         Of rows made to length one: :math:`\exp(-d^2 / (2 \bar{d^2}))` with the mean over the class, or
         :math:`(x^T x')^2` as the authors' code has it for text.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
+    objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every cell, or every sample.
+
+    Examples
+    --------
+    >>> from fairdro.methods import FairHSIC
+    >>> FairHSIC.sweep(3).lam  # over the paper's range
+    (0.01, 10.0, 10000.0)
     """
 
     name: ClassVar[str] = "fairhsic"

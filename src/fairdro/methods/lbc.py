@@ -26,7 +26,25 @@ class LBC(Baseline):
     rounds : int, default 10
         Full trainings, of which each goes on from the last. With 1, the multipliers move at every update of a single
         training instead, as the paper does on texts.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
     objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every cell, or every sample.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import LBC, Task
+    >>> task = Task(torch.tensor([[40.0, 10.0], [30.0, 20.0]]))  # samples of every class and group
+    >>> method = LBC(eta=1.0)
+    >>> method.weights(method.begin(task))
+    tensor([[0.2500, 0.2500],
+            [0.2500, 0.2500]], dtype=torch.float64)
+    >>> from fairdro.methods import CellMeans
+    >>> state = method.begin(task)
+    >>> method.weights(method.next_round(state, CellMeans(error=torch.tensor([[0.1, 0.3], [0.2, 0.2]])))).round(decimals=3)
+    tensor([[0.2450, 0.2700],
+            [0.2500, 0.2500]], dtype=torch.float64)
     """
 
     name: ClassVar[str] = "lbc"

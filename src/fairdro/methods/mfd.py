@@ -27,8 +27,19 @@ class MFD(Regulariser):
     Parameters
     ----------
     lam : float or sequence of float, default 1
+        Strength of the regulariser; several values train as many models.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
     objective : {"balanced", "standard"}, default "balanced"
         Of the model and of its teacher; the authors' code has the standard one only.
+
+    Examples
+    --------
+    >>> from fairdro.methods import MFD
+    >>> MFD.sweep(3).lam  # over the paper's range
+    (0.01, 10.0, 10000.0)
+    >>> MFD(lam=1.0).teacher().name
+    'scratch'
     """
 
     name: ClassVar[str] = "mfd"

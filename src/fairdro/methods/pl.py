@@ -26,7 +26,16 @@ class PL(Baseline):
         Step of the multipliers.
     kappa : float or sequence of float, default 0.01
         Gap in error that is tolerated. The paper searches up to 10, but no gap exceeds 1.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
     objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every cell, or every sample.
+
+    Examples
+    --------
+    >>> from fairdro.methods import PL
+    >>> PL.sweep(4).eta  # over the paper's range
+    (0.01, 0.01, 100.0, 100.0)
     """
 
     name: ClassVar[str] = "pl"

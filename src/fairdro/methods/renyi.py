@@ -26,7 +26,17 @@ class Renyi(Regulariser):
     Parameters
     ----------
     lam : float or sequence of float, default 1
+        Strength of the regulariser; several values train as many models.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
     objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every cell, or every sample.
+
+    Examples
+    --------
+    >>> from fairdro.methods import Renyi
+    >>> Renyi.sweep(3).lam  # over the paper's range
+    (0.01, 3.16228, 1000.0)
     """
 
     name: ClassVar[str] = "renyi"

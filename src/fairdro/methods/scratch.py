@@ -14,7 +14,20 @@ class Scratch(Baseline):
 
     Parameters
     ----------
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
     objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every cell, or every sample.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import Scratch, Task
+    >>> task = Task(torch.tensor([[40.0, 10.0], [30.0, 20.0]]))  # samples of every class and group
+    >>> method = Scratch(objective="standard")
+    >>> method.weights(method.begin(task))
+    tensor([[0.8000, 0.2000],
+            [0.6000, 0.4000]], dtype=torch.float64)
     """
 
     name: ClassVar[str] = "scratch"

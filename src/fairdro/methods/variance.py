@@ -22,7 +22,17 @@ class RVP(Scratch):
     Parameters
     ----------
     rho : float or sequence of float, default 1
+        Strength of the penalty.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
     objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every cell, or every sample.
+
+    Examples
+    --------
+    >>> from fairdro.methods import RVP
+    >>> RVP.sweep(3).rho  # over the paper's range
+    (0.01, 1.0, 100.0)
     """
 
     name: ClassVar[str] = "rvp"
@@ -49,9 +59,19 @@ class WithoutDRO(Regulariser):
     Parameters
     ----------
     lam : float or sequence of float, default 1
-    objective : {"balanced", "standard"}, default "balanced"
+        Strength of the regulariser; several values train as many models.
     variant : {"paper", "code"}, default "paper"
         The authors' code has the mean over cells of :math:`|L_{y,a} - mean_a L_{y,a}|`, half as much for two groups.
+    class_weight : sequence of float, optional
+        What errors on every class cost, relative to each other; by default the same.
+    objective : {"balanced", "standard"}, default "balanced"
+        What plain training counts the same: every cell, or every sample.
+
+    Examples
+    --------
+    >>> from fairdro.methods import WithoutDRO
+    >>> WithoutDRO.sweep(3).lam  # over the paper's range
+    (0.01, 1.0, 100.0)
     """
 
     name: ClassVar[str] = "fairdro_wo_dro"

@@ -31,7 +31,28 @@ class FairTrainer(Trainer):
     *arguments, **options
         Those of ``transformers.Trainer``; ``remove_unused_columns=False`` of its arguments keeps the groups.
     criterion : FairLoss
+        The loss, e.g. a :class:`~fairdro.FairDROLoss`.
     update_every : int, optional
+        Steps of the optimiser between two updates of the method; by default an epoch.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from transformers import BertConfig, BertForSequenceClassification, PrinterCallback, TrainingArguments
+    >>> from fairdro import FairDROLoss
+    >>> from fairdro.networks.huggingface import FairTrainer
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    >>> model = BertForSequenceClassification(BertConfig(vocab_size=20, **sizes))
+    >>> rows = [{"input_ids": torch.tensor([i % 20, 1]), "labels": i % 2, "group": i // 2 % 2} for i in range(32)]
+    >>> quiet = {"disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no", "report_to": [], "use_cpu": True}
+    >>> arguments = TrainingArguments("run", num_train_epochs=2, remove_unused_columns=False, **quiet)
+    >>> criterion = FairDROLoss(n_classes=2, n_groups=2, rho=1.0, total_steps=2)
+    >>> trainer = FairTrainer(model, arguments, train_dataset=rows, criterion=criterion)
+    >>> trainer.remove_callback(PrinterCallback)
+    >>> trainer.train().global_step
+    8
+    >>> int(criterion.controller.updates)
+    2
     """
 
     def __init__(self, *arguments: Any, criterion: FairLoss, update_every: int | None = None, **options: Any) -> None:

@@ -26,10 +26,38 @@ def last_layer(
     ----------
     job : Job
         A pretrained network is taken as it is unless ``epochs`` is given; others are trained plainly first.
+    out : Path
+        Folder of the file.
     network : nn.Module, optional
         One that is trained already, on the training part, with a method ``features(x)``, to take instead.
     epochs : int, optional
         By default the paper's.
+    stage : callable, optional
+        Makes a context for a named stage of the work, and says whom to tell its steps.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from PIL import Image
+    >>> from fairdro import load_dataset
+    >>> from fairdro.networks.last_layer import last_layer
+    >>> from fairdro.networks.runs import Job
+    >>> Path("faces").mkdir()
+    >>> files = [f"{i}.png" for i in range(40)]
+    >>> for i, file in enumerate(files):
+    ...     Image.fromarray(np.full((16, 16, 3), 6 * i, dtype=np.uint8)).save(Path("faces", file))
+    >>> table = pd.DataFrame({"image": files, "label": np.arange(40) % 2, "group": np.arange(40) // 2 % 2})
+    >>> table.to_csv("faces/labels.csv", index=False)
+    >>> job = Job("images", Path("faces"), size=16, width=4, protocol="paper")
+    >>> path = last_layer(job, Path("features"), epochs=1)
+    >>> load_dataset(str(path)).X.shape
+    (40, 32)
     """
     to_train = network is None and (epochs is not None or not job.backbone.pretrained)
     recipe = job.recipe(epochs=epochs) if to_train else None

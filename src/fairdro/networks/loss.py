@@ -19,6 +19,7 @@ class FairDROLoss(FairLoss):
     Parameters
     ----------
     n_classes, n_groups : int
+        Their numbers; ``y`` and ``group`` are codes below them.
     rho : float, default 1
         Radius of the chi-square ball; 0 is plain training.
     total_steps : int
@@ -35,11 +36,27 @@ class FairDROLoss(FairLoss):
         Whether the losses of a cell are divided by its samples in the batch, or by the counts, which is exact where
         gradients are accumulated over micro-batches; see :class:`FairLoss`.
 
+    See Also
+    --------
+    FairLoss : Any other method as a loss.
+    fairdro.networks.huggingface.FairTrainer : It in Hugging Face's Trainer.
+
     Examples
     --------
-    >>> criterion = FairDROLoss(n_classes=3, n_groups=4, rho=1.0, total_steps=epochs)  # doctest: +SKIP
-    >>> criterion(model(x), y, a).backward()  # doctest: +SKIP
-    >>> criterion.step()  # after every epoch # doctest: +SKIP
+    >>> import torch
+    >>> from fairdro import FairDROLoss
+    >>> _ = torch.manual_seed(0)
+    >>> x, y, group = torch.randn(64, 5), torch.randint(0, 2, (64,)), torch.randint(0, 2, (64,))
+    >>> model = torch.nn.Linear(5, 2)
+    >>> criterion = FairDROLoss(n_classes=2, n_groups=2, rho=1.0, total_steps=3)
+    >>> optimiser = torch.optim.SGD([*model.parameters()], lr=0.1)
+    >>> for epoch in range(3):
+    ...     optimiser.zero_grad()
+    ...     criterion(model(x), y, group).backward()
+    ...     optimiser.step()
+    ...     criterion.step()  # after every epoch
+    >>> criterion.q.sum(1).round(decimals=6)  # within each class, the weights of the groups sum to one
+    tensor([1., 1.], dtype=torch.float64)
     """
 
     def __init__(

@@ -37,18 +37,32 @@ class Job:
 
     Attributes
     ----------
-    dataset, data, size, soft
-        As :func:`~fairdro.data.load_dataset` takes them.
-    model : str
+    dataset, data
+        As :func:`~fairdro.load_dataset` takes them: a name, and the folder that holds it.
+    model : str, default "resnet18"
         For images ``resnet18``, which starts from nothing, or ``efficientnet-lite0``, pretrained on ImageNet; or the name or
         folder of an encoder of Hugging Face.
-    width : int
+    size : int, default 224
+        Of images: pixels of a side.
+    width : int, default 64
         Of ResNet-18: channels of its first layer.
-    protocol : {"validated", "paper"}
+    soft : bool, default False
+        Whether groups are shares, where the dataset has them.
+    protocol : {"validated", "paper"}, default "validated"
         ``validated``: there is a validation part, if need be a fifth of the training part, which does not train. ``paper``:
         as the paper has it. For UTKFace and CelebA see their loaders, too.
-    seed : int
+    seed : int, default 0
         Of initial weights and batches.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairdro.networks.runs import Job
+    >>> job = Job("celeba", Path("celeba"), size=32, width=8)
+    >>> job.backbone.pretrained
+    False
+    >>> sum(parameter.numel() for parameter in job.network(n_classes=2).parameters())
+    175882
     """
 
     dataset: str
@@ -244,7 +258,42 @@ def judge_head(head: NetworkHead, network: nn.Module, examples: Examples, part: 
 
 
 def load_run(folder: Path, data: Path) -> tuple[Job, nn.Module]:
-    """Return what :func:`train_end_to_end` wrote into a folder: the job, with its data in another, and the network."""
+    """Return what ``fairdro train`` wrote into a folder: the job and the trained network.
+
+    Parameters
+    ----------
+    folder : Path
+        What ``fairdro train`` wrote.
+    data : Path
+        Folder or file with the images or texts, which may have moved since.
+
+    Returns
+    -------
+    job : Job
+        With its data in ``data``.
+    network : nn.Module
+        With its trained weights.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from PIL import Image
+    >>> from fairdro.methods import FairDRO
+    >>> from fairdro.networks.runs import Job, load_examples, load_run, train_end_to_end
+    >>> Path("faces").mkdir()
+    >>> files = [f"{i}.png" for i in range(40)]
+    >>> for i, file in enumerate(files):
+    ...     Image.fromarray(np.full((16, 16, 3), 6 * i, dtype=np.uint8)).save(Path("faces", file))
+    >>> table = pd.DataFrame({"image": files, "label": np.arange(40) % 2, "group": np.arange(40) // 2 % 2})
+    >>> table.to_csv("faces/labels.csv", index=False)
+    >>> job = Job("images", Path("faces"), size=16, width=4, protocol="paper")
+    >>> result = train_end_to_end(job, load_examples(job), FairDRO(rho=1.0), Path("run"), recipe=job.recipe(epochs=1))
+    >>> again, network = load_run(Path("run"), Path("faces"))
+    >>> again == job
+    True
+    """
     try:
         result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         job = Job(data=data, **result["job"])

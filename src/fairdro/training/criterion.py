@@ -38,6 +38,7 @@ class FairLoss(nn.Module):
     method : Method
         One point, e.g. ``LBC(eta=1.0)``.
     n_classes, n_groups : int
+        Their numbers; ``y`` and ``group`` are codes below them.
     total_steps : int
         How often :meth:`step` will be called, e.g. the number of epochs.
     counts : Tensor of shape (Y, A), optional
@@ -53,11 +54,27 @@ class FairLoss(nn.Module):
     controller : Controller
         What the method remembers, and how often it was updated.
 
+    See Also
+    --------
+    FairDROLoss : FairDRO with parameters of its own.
+
     Examples
     --------
-    >>> criterion = FairLoss(LBC(eta=1.0), n_classes=3, n_groups=4, total_steps=epochs)  # doctest: +SKIP
-    >>> criterion(model(x), y, a).backward()  # doctest: +SKIP
-    >>> criterion.step()  # after every epoch # doctest: +SKIP
+    >>> import torch
+    >>> from fairdro import FairLoss
+    >>> from fairdro.methods import GroupDRO
+    >>> _ = torch.manual_seed(0)
+    >>> x, y, group = torch.randn(64, 5), torch.randint(0, 2, (64,)), torch.randint(0, 2, (64,))
+    >>> model = torch.nn.Linear(5, 2)
+    >>> criterion = FairLoss(GroupDRO(), n_classes=2, n_groups=2, total_steps=3)
+    >>> optimiser = torch.optim.SGD([*model.parameters()], lr=0.1)
+    >>> for epoch in range(3):
+    ...     optimiser.zero_grad()
+    ...     criterion(model(x), y, group).backward()
+    ...     optimiser.step()
+    ...     criterion.step()  # after every epoch
+    >>> criterion.weights.shape
+    torch.Size([2, 2])
     """
 
     seen: Tensor

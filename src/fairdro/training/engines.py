@@ -125,7 +125,9 @@ def _linear_head(
     return train_linear_head(X, cells, method, held_out=held_out, seed=seeds[0], on_step=on_step)
 
 
-def _minibatch(model: str) -> Engine:
+def minibatch_engine(model: str) -> Engine:
+    """Return the engine that trains a bank of :data:`~fairdro.models.BANKS` on mini-batches."""
+
     def train(
         X: Tensor,
         cells: Cells,
@@ -175,7 +177,7 @@ def _weighted_trees(
 ENGINES = [
     Engine("linear", "fullbatch", _fullbatch, fullbatch_refusal, converges=True),
     Engine("linear", "out_of_fold", partial(_fullbatch, errors="out_of_fold"), fullbatch_refusal, converges=True, cost=6),
-    *map(_minibatch, BANKS),
+    *map(minibatch_engine, BANKS),
     Engine("linear", "head", _linear_head, head_refusal, fitted_held_out=True, cost=3),
     Engine("boosting", "head", _head_trees, head_refusal, fitted_held_out=True, cost=10),
     Engine("boosting", "weights", _weighted_trees, head_refusal, cost=30),

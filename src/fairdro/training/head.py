@@ -29,7 +29,7 @@ from fairdro.metrics import confusion_counts
 from fairdro.training.calibration import calibrated, fit_temperatures
 from fairdro.training.controller import Controller
 from fairdro.training.folds import fold_numbers, stratified_folds
-from fairdro.training.threads import in_threads, torch_threads
+from fairdro.training.threads import end_if_in_vain, in_threads, torch_threads
 from fairdro.training.trained import Trained, check_two_classes, most_likely
 
 DAMPING = 0.3
@@ -215,6 +215,7 @@ def _converge(controller: Controller, blocks: list[_Blocks]) -> Tensor:
         controller.restart(steps)
         points = [(i, of_part.nonzero()[:, 0]) for i, of_part in enumerate(moving) if of_part.any()]
         for step in controller.steps():
+            end_if_in_vain()
             weights = controller.weights
             if step in (0, steps - steps // 2):
                 before, total = weights, torch.zeros_like(error)

@@ -4,8 +4,9 @@ Threads of OpenMP, torch's and LightGBM's, wait for each other by spinning. Wher
 operation that is divided among them may wait for a time slice, and work takes ten or fifty times as long.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from fairdro._utils.progress import OnStep
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_own = threading.local()
 
 
 @contextmanager
@@ -30,9 +32,30 @@ def torch_threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread_each(workers: int) -> Iterator[Executor]:
-    """Give a pool of threads in each of which, and in the caller, torch computes with one."""
-    with torch_threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield pool
+    """Give a pool of threads in each of which, and in the caller, torch computes with one.
+
+    Where the caller fails or is interrupted, what has not begun is left out, and what runs ends where it asks
+    :func:`end_if_in_vain`.
+    """
+    in_vain = threading.Event()
+
+    def begin() -> None:
+        torch.set_num_threads(1)
+        _own.in_vain = in_vain
+
+    with torch_threads(1), ThreadPoolExecutor(workers, initializer=begin) as pool:
+        try:
+            yield pool
+        except BaseException:
+            in_vain.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def end_if_in_vain() -> None:
+    """End long work in a thread of a pool if nobody waits for it any more."""
+    if hasattr(_own, "in_vain") and _own.in_vain.is_set():
+        raise CancelledError
 
 
 def in_threads(

@@ -21,7 +21,7 @@ from fairdro.models.trees import Trees, TreeSettings, tabulate
 from fairdro.training.folds import fold_numbers, stratified_folds
 from fairdro.training.gradients import CrossEntropy, Scores, class_targets, group_targets, log_loss, n_scores, softmax
 from fairdro.training.head import Head, OutOfFold, fit_head, fit_held_out, head_refusal
-from fairdro.training.threads import in_threads, torch_threads
+from fairdro.training.threads import end_if_in_vain, in_threads, torch_threads
 from fairdro.training.trained import Trained, check_two_classes
 
 What = Literal["class", "group"]
@@ -219,11 +219,13 @@ def _grow(
     scores = Scores(growing)
     if held is None or patience is None:
         for _ in range(rounds):
+            end_if_in_vain()
             growing.step(*objective.derivatives(scores.read(), weight))
         return growing.finish(), rounds
     held_target, held_weight = target_of(held[1])
     best, least = rounds, np.inf
     for step in range(rounds):
+        end_if_in_vain()
         growing.step(*objective.derivatives(scores.read(), weight))
         loss = log_loss(growing.held_scores(), held_target, held_weight)
         if loss < least:
