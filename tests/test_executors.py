@@ -114,7 +114,7 @@ def cluster(tmp_path):
 
 def test_a_worker_of_a_cluster_that_is_killed_costs_its_bank_only(cluster, images, tmp_path):
     address, workers = cluster
-    out, longer = tmp_path / "out", [word if word != "2" else "20" for word in OPTIONS]
+    out, longer = tmp_path / "out", [word if word != "2" else "10" for word in OPTIONS]
     options = ["bench", "images", *longer, "--points", "2", "--seeds", "2", "--data", str(images)]
     command = [*FAIRDRO, *options, "--cluster", address, "--out", str(out)]
     bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

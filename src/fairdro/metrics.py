@@ -477,7 +477,7 @@ def dca(
 
     See Also
     --------
-    fairdro.selection.certify : An upper bound of it.
+    fairdro.certificates.certify : An upper bound of it.
     group_report : The accuracies it is made of, with intervals.
 
     Examples

@@ -66,7 +66,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         Share of rows, or which rows, to set aside before anything else, stratified by class and group: they neither train
         nor choose the model, and then certify it. By default none; 0.2 with ``rule=CertifiedDCA()``. Steps of a pipeline
         before this one see these rows; where they learn from them, set rows aside yourself and use
-        :func:`fairdro.selection.certify`.
+        :func:`fairdro.certificates.certify`.
     delta : float, default 0.05
         Probability with which the certificate may be wrong; a ``CertifiedDCA`` has its own.
     random_state : int, default 0
@@ -85,7 +85,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
     confusion_ : ndarray of shape (P, Y, A, Y)
         Held-out rows by radius, class, group and prediction.
     certificate_ : Certificate
-        With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
+        With ``certify``: upper bounds of the gaps, see :func:`fairdro.certificates.certify`.
     classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`FairDROClassifier`.
     coef_, intercept_, coefs_, intercepts_, plain_coefs_, plain_intercepts_
