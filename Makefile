@@ -63,9 +63,10 @@ figures: install-test
 		benchmarks/scale.py; do \
 		$(BIN)/python $$part page || exit 1; done
 
-# What docs/benchmarks.md says, in one run; about five minutes on an idle machine.
+# What docs/benchmarks.md says, and the picture of the front page, in one run; about ten minutes on an idle machine.
 bench: install-test
 	$(BIN)/python benchmarks/foundation.py all
+	$(BIN)/python benchmarks/frontier.py splits
 
 # What docs/estimators.md says: the classifiers against fairlearn in one run, about ten minutes on an idle machine.
 bench-estimators: install-test

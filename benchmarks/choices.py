@@ -41,6 +41,7 @@ from fairdro import (
     FairDROHeadClassifier,
     load_dataset,
 )
+from fairdro.bench.figures import looks_of
 from fairdro.frontier import best_dca
 from fairdro.metrics import class_accuracy, confusion
 from fairdro.selection import Guard, KeepAccuracy, choose_radius
@@ -294,14 +295,17 @@ def _reliability(name: str, title: str, likely: np.ndarray, y: np.ndarray) -> pd
 def draw_reliability(mean: pd.DataFrame) -> None:
     """Draw how often the class occurs among rows of a probability."""
     line = alt.Chart(pd.DataFrame({"x": [0, 100]})).mark_line(color="#999", strokeDash=[4, 3]).encode(x="x:Q", y="x:Q")
+    looks = looks_of("model", list(dict.fromkeys(mean["model"])), alt.Legend(title=None))
     panels = []
     for name, part in mean.groupby("table", sort=False):
-        drawn = alt.Chart(part).mark_line(point=True).encode(
+        drawn = alt.Chart(part).encode(
             x=alt.X("probability:Q", title="mean predict_proba (%)"),
             y=alt.Y("share:Q", title="share of the class (%)"),
-            color=alt.Color("model:N", title=None, sort=None),
-        )  # fmt: skip
-        panels.append(alt.layer(line, drawn).properties(title=str(name), width=320, height=320))
+            color=looks["color"],
+        )
+        marks = drawn.mark_point(filled=True, size=60, opacity=1).encode(shape=looks["shape"])
+        layers = alt.layer(line, drawn.mark_line().encode(strokeDash=looks["strokeDash"]), marks)
+        panels.append(layers.properties(title=str(name), width=320, height=320))
     alt.hconcat(*panels).save(pages.DOCS / "choices.png", scale_factor=2)
 
 

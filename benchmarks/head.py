@@ -31,7 +31,7 @@ from held_out import LINEAR, PROBLEMS
 
 from fairdro import fit_head
 from fairdro._utils.markdown import markdown_table
-from fairdro.bench.figures import COLOURS, SHAPES
+from fairdro.bench.figures import looks_of
 from fairdro.cells import Cells
 from fairdro.groups import Groups
 from fairdro.methods import FairDRO
@@ -186,17 +186,15 @@ def show_cost(found: dict[str, Any]) -> dict[str, str]:
 def draw(found: dict[str, dict[str, Any]]) -> None:
     """Draw the chosen points on test rows, means over splits with their intervals, of linear models."""
     points = [
-        {"problem": NAMES[name], "method": method, **with_interval("accuracy", shown), **with_interval("dca", shown)}
+        {"problem": NAMES[name], "method": method}
+        | pages.with_interval("accuracy", shown["accuracy"])
+        | pages.with_interval("dca", shown["dca"])
         for name, own in found.items()
         for method, shown in own["models"][LINEAR].items()
         if method in DRAWN
     ]
     legend = alt.Legend(title=None, orient="bottom", columns=4, labelLimit=300, symbolSize=90)
-    scales = {"color": (alt.Color, COLOURS), "shape": (alt.Shape, SHAPES)}
-    looks = {
-        key: kind("method:N", legend=legend, scale=alt.Scale(domain=DRAWN, range=values[: len(DRAWN)]))
-        for key, (kind, values) in scales.items()
-    }
+    looks = looks_of("method", DRAWN, legend)
     base = alt.Chart().encode(
         x=alt.X("accuracy:Q", scale=alt.Scale(zero=False), title="balanced accuracy (%)"),
         y=alt.Y("dca:Q", scale=alt.Scale(zero=False), title="DCA (%), lower is fairer"),
@@ -212,12 +210,6 @@ def draw(found: dict[str, dict[str, Any]]) -> None:
         alt.Facet("problem:N", sort=list(NAMES.values()), title=None), columns=3
     )
     facets.resolve_scale(x="independent", y="independent").save(pages.DOCS / "head.png", scale_factor=1.5)
-
-
-def with_interval(measure: str, shown: dict[str, Any]) -> dict[str, float]:
-    """Return a mean and the ends of its interval, to be drawn."""
-    mean, half = shown[measure]
-    return {measure: mean, f"{measure} low": mean - half, f"{measure} high": mean + half}
 
 
 PARTS = {name: partial(compare, name) for name in PROBLEMS} | {"faces": compare_faces, "cost": cost}

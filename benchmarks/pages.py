@@ -103,6 +103,12 @@ def figure(values: Iterable[float]) -> Figure:
     return [float(found.mean()), float(half)]
 
 
+def with_interval(name: str, value: Figure) -> dict[str, float]:
+    """Return a mean and the ends of its interval, to be drawn."""
+    mean, half = value
+    return {name: mean, f"{name} low": mean - half, f"{name} high": mean + half}
+
+
 def shown(value: Figure, digits: int = 2, sign: str = "") -> str:
     """Write a figure with its interval."""
     if value is None:

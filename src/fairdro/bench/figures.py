@@ -67,10 +67,8 @@ def frontier_chart(points: pd.DataFrame, selected: pd.DataFrame) -> alt.ConcatCh
         for number, names in enumerate(batches, 1):
             shown = f"{title} ({number} of {len(batches)})" if len(batches) > 1 else str(title)
             ringed = chosen[(chosen["bench"] == title) & chosen["series"].isin(names)]
-            looks = _looks(
-                "series", names, alt.Legend(title=None, symbolSize=90, labelLimit=260, orient="bottom", columns=4)
-            )
-            panels.append(_panel(shown, part[part["series"].isin(names)], ringed, looks))
+            legend = alt.Legend(title=None, symbolSize=90, labelLimit=260, orient="bottom", columns=4)
+            panels.append(_panel(shown, part[part["series"].isin(names)], ringed, looks_of("series", names, legend)))
     chart = alt.concat(*panels, columns=2).configure_view(stroke=None).configure_legend(labelFontSize=15)
     chart = chart.configure_axis(grid=True, gridOpacity=0.4, labelFontSize=14, titleFontSize=15)
     return chart.configure_title(fontSize=17, subtitleFontSize=14).resolve_scale(**APART)
@@ -88,7 +86,7 @@ def _batches(points: pd.DataFrame) -> list[list[str]]:
     return [first + [str(name) for name in part] for part in np.array_split(others, pictures)]
 
 
-def _looks(field: str, names: list[str], legend: alt.Legend) -> dict[str, Any]:
+def looks_of(field: str, names: list[str], legend: alt.Legend) -> dict[str, Any]:
     """Return colour and shape of series, which make one legend, and the dash of their lines, which has none."""
     told = {"color": (alt.Color, COLOURS), "shape": (alt.Shape, SHAPES)}
     looks: dict[str, Any] = {
@@ -214,7 +212,7 @@ def cells_chart(selected: pd.DataFrame, outcomes: list[Outcome]) -> alt.VConcatC
     for bench, whole in table.groupby("bench", sort=False):
         part, shown = _far_groups(whole, "accuracy")
         base = alt.Chart(part).encode(y=alt.Y("method:N", title=None, sort=list(dict.fromkeys(part["method"]))))
-        looks = _looks("group", list(dict.fromkeys(part["group"])), alt.Legend(title=shown))
+        looks = looks_of("group", list(dict.fromkeys(part["group"])), alt.Legend(title=shown))
         x = alt.X("accuracy:Q", title="test accuracy (%), 95 % interval", scale=alt.Scale(zero=False))
         intervals = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x="low:Q", x2="high:Q", color=looks["color"])
         marks = base.mark_point(filled=True, size=55, opacity=1).encode(x=x, color=looks["color"], shape=looks["shape"])
