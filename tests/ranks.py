@@ -1,8 +1,11 @@
 """Processes that train together."""
 
+import multiprocessing
 import socket
 
 import torch
+
+multiprocessing.set_forkserver_preload(["torch", "fairdro.estimators", "fairdro.networks"])  # which take seconds to import
 
 
 def _join(rank, function, port, arguments):
@@ -17,4 +20,4 @@ def on_two_processes(function, *arguments):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    torch.multiprocessing.spawn(_join, args=(function, port, arguments), nprocs=2)
+    torch.multiprocessing.start_processes(_join, (function, port, arguments), nprocs=2, start_method="forkserver")
