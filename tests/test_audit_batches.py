@@ -92,7 +92,7 @@ def test_a_prediction_may_be_the_target_and_a_group_a_list():
     table = people(400).assign(kind=[[1], [2, 3]] * 200)
     audit = audit_table(table, groups=["kind"], predictions=["old"], target="old")
     assert audit.parts[0].judged[0].confusion.metric("accuracy") == 1
-    assert audit.parts[0].rates[0].table.index.tolist() == ["[1]", "[2 3]"]
+    assert audit.parts[0].rates[0].table.index.tolist() == ["[1]", "[2, 3]"]
 
 
 @pytest.mark.parametrize(
@@ -178,3 +178,51 @@ def test_memory_is_that_of_counts_and_scores(tmp_path, score, bytes_per_row):
     assert done.returncode == 0, done.stderr
     first, second = (int(line.split()[1]) * unit for line in done.stdout.splitlines() if line.startswith("peak "))
     assert second - first < 40 * 2**20 + bytes_per_row * len(few) * n
+
+
+def test_bins_periods_and_columns_nobody_asked_about():
+    table = pd.DataFrame({"age": np.r_[20:80].repeat(10), "hired": [0, 1, 1] * 200, "id": [1, "a"] * 300})
+    table = table.assign(bin=pd.cut(table["age"], 3), year=pd.to_datetime("2020-01-01"))
+    table["year"] = (table["year"] + pd.to_timedelta(table["age"] * 100, "D")).dt.to_period("Y")
+    for name in ("bin", "year"):
+        audit = audit_table(table, groups=[name], predictions=["hired"])
+        assert audit.rows == 600
+        assert audit.parts[0].grouping.names[0] == str(table[name].min())
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.2, 0.3, 0.6, 0.7, 0.8])
+def test_a_score_that_equals_the_threshold_is_not_above_it_in_any_precision(threshold):
+    scores = np.repeat([0.1, 0.2, 0.3, 0.6, 0.7, 0.8], 100)
+    for kind in (np.float32, np.float64):
+        table = pd.DataFrame({"s": scores.astype(kind), "sex": ["f", "m"] * 300})
+        (rates,) = audit_table(table, groups=["sex"], score="s", threshold=threshold).parts[0].rates
+        assert (rates.table["rate"] * rates.table["rows"]).sum() == pytest.approx((table["s"] > threshold).sum())
+
+
+def test_labels_of_unsigned_numbers_are_those_of_others():
+    table = pa.table({"pred": pa.array([0, 1] * 50, pa.uint64()), "y": [1, 1] * 50, "sex": ["f", "m"] * 50})
+    audit = audit_table(table, groups=["sex"], predictions=["pred"], target="y", favourable="1")
+    assert audit.favourable == "1"
+
+
+def test_lists_with_a_missing_number_are_the_same_in_every_batch(monkeypatch):
+    monkeypatch.setattr("fairdro.audit.inputs.BATCH_ROWS", 10)
+    lists = [[1]] * 30 + [[2]] * 30 + [[1, None]] * 5
+    table = pa.table({"kind": pa.array(lists), "hired": ["yes", "no", "no"] * 21 + ["yes", "no"]})
+    assert audit_table(table, groups=["kind"], predictions=["hired"]).parts[0].grouping.names == ["[1, None]", "[1]", "[2]"]
+
+
+def test_other_types_of_arrow():
+    strings = pa.array(["f", "m"] * 50)
+    table = pa.table({"sex": strings.cast(pa.string_view()), "half": pa.array(np.arange(100) % 2, pa.float16())})
+    table = table.append_column("s", pa.array(np.arange(100) + 2**60))
+    assert audit_table(table, groups=["sex"], predictions=["half"]).parts[0].grouping.names == ["f", "m"]
+    assert audit_table(table, groups=["sex"], score="s").rows == 100
+    with pytest.raises(InputError, match="two columns named 'sex'"):
+        audit_table(pa.table([strings, strings, strings], names=["sex", "sex", "y"]), groups=["sex"], predictions=["y"])
+
+
+def test_the_earlier_table_is_named_where_it_is_refused():
+    table = pd.DataFrame({"sex": ["f", "m"] * 50, "hired": ["yes", "no", "no", "yes"] * 25})
+    with pytest.raises(InputError, match=r"Of the earlier table: There is one group only"):
+        audit_table(table, groups=["sex"], predictions=["hired"], earlier=table[table["sex"] == "f"])

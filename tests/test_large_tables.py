@@ -276,6 +276,17 @@ def test_on_the_command_line(folder, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_decimal_commas_become_points_in_a_csv_with_commas(saved, tmp_path):
+    new = people(200, 9).to_pandas()
+    new.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",")
+    new.to_csv(tmp_path / "b.csv", index=False)
+    done = run_here("predict", saved, "a.csv", "b.csv", "--out", "both.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    both = pd.read_csv(tmp_path / "both.csv")
+    np.testing.assert_allclose(both["score"], np.tile(new["score"], 2))
+    assert both["predicted"][:200].tolist() == both["predicted"][200:].tolist()
+
+
 @pytest.mark.parametrize(("source", "out"), [("parquet", "parquet"), ("parquet", "csv"), ("csv", "csv"), ("csv", "parquet")])
 def test_predictions_by_batches_are_those_of_the_whole(saved, tmp_path, monkeypatch, source, out):
     new = people(1000, 9, last=True)
@@ -387,7 +398,12 @@ def test_torchrun_refuses_in_one_sentence(folder, tmp_path):
         if path.stem == "p3":
             content[4:2000] = bytes(1996)
         (tmp_path / "torn" / path.name).write_bytes(content)
-    for name, sentence in (("few", "There are 1 row groups for 2 processes"), ("torn", "p3.parquet")):
+    (tmp_path / "idle").mkdir()
+    nobody = people(500).set_column(7, "income", pa.array([None] * 500, pa.string()))
+    for name, rows in (("a", people(500)), ("b", nobody)):
+        pa.parquet.write_table(rows, tmp_path / "idle" / f"{name}.parquet")
+    refused = {"few": "There are 1 row groups for 2 processes", "torn": "p3.parquet", "idle": "has 0 rows with a value of"}
+    for name, sentence in refused.items():
         process = torchrun("fit", tmp_path / name, *ASKED, "--out", tmp_path / "m")
         _, said = process.communicate(timeout=300)
         assert process.returncode != 0

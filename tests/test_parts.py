@@ -1,9 +1,11 @@
 """Many files as one table: the table of one file, whatever its cuts; what does not fit together is one sentence."""
 
+import gzip
 import io
 
 import hypothesis
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -120,11 +122,30 @@ def test_files_without_rows_and_others_beside_them_are_passed_over(tmp_path):
         "c.csv": "x,y\n1,u\n",
         "d.csv.bak": "of old",
         "e.csv": "x,y\n2,v\n",
+        "f.csv": "x,y",
+        "g.csv": "\n",
+        "h.csv": "\ufeff",
     }.items():
         csv_file(folder, name, text)
+    (folder / "i.csv.gz").write_bytes(gzip.compress(b""))
     parts = Parts.of([folder])
     assert parts.read().to_pydict() == {"x": [1, 2], "y": ["u", "v"]}
     assert [part.first for part in parts.parts] == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_that_changes_between_two_passes_is_refused(tmp_path, kind):
+    def write_rows(values):
+        table = pd.DataFrame({"x": values})
+        table.to_csv(tmp_path / "a.csv", index=False) if kind == "csv" else table.to_parquet(tmp_path / "a.parquet")
+
+    write_rows([1, 2, 3])
+    parts = Parts.of([tmp_path / f"a.{kind}"])
+    assert parts.read().num_rows == 3
+    for values in ([1, 2], [1, 2, 3, 4], [3, 2, 1]):
+        write_rows(values)
+        with pytest.raises(InputError, match="has changed while it was read; start again"):
+            parts.read()
 
 
 def test_the_last_step_is_all_rows(tmp_path):

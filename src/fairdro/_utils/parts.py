@@ -3,6 +3,7 @@
 import glob
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -33,6 +34,7 @@ from fairdro._utils.progress import OnStep
 from fairdro.errors import InputError
 
 BATCH_ROWS, BATCH_BYTES = 100_000, 1 << 26
+START = 1 << 20  # bytes of a CSV, by which it is seen whether there is more than a header
 FEW_FIELDS, COMPRESSED = 50_000_000, 10  # of a CSV that is read at once; how much smaller one may be
 
 
@@ -55,6 +57,8 @@ class Part:
         Columns of a CSV that are strings only since some numbers begin with a zero.
     row_groups : tuple of int
         Of Parquet.
+    stamp : tuple of int, optional
+        Size and time of the file when it was looked at.
     """
 
     path: Path
@@ -65,6 +69,7 @@ class Part:
     dialect: Dialect | None = None
     codes: frozenset[str] = frozenset()
     row_groups: tuple[int, ...] = ()
+    stamp: tuple[int, int] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -89,16 +94,28 @@ class Part:
 
     def _parquet(self, columns: list[str] | None) -> Iterator[pa.Table]:
         rows = min(BATCH_ROWS, max(1, BATCH_BYTES * self.rows // max(self.size, 1)))
-        with reading(self.path), pa.parquet.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False) as file:
+        with self._unchanged(), pa.parquet.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False) as file:
             for batch in file.iter_batches(rows, row_groups=list(self.row_groups), columns=columns):
                 table = pa.Table.from_batches([batch]).replace_schema_metadata(file.schema_arrow.metadata)
                 check_strings(table, self.path)
                 yield table
 
     def _csv(self, dialect: Dialect, options: pa.csv.ConvertOptions) -> Iterator[pa.Table]:
-        with reading(self.path), pa.csv.open_csv(self.path, parse_options=dialect.parse, convert_options=options) as file:
+        with self._unchanged(), pa.csv.open_csv(self.path, parse_options=dialect.parse, convert_options=options) as file:
             for batch in file:
                 yield pa.Table.from_batches([batch])
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Read the file, and refuse one that is no longer what was looked at."""
+        with reading(self.path):
+            self._check_stamp()
+            yield
+            self._check_stamp()
+
+    def _check_stamp(self) -> None:
+        if self.stamp not in (None, _stamp(self.path)):
+            raise InputError(f"{self.path} has changed while it was read; start again when nobody writes into it.")
 
 
 class Parts:
@@ -280,13 +297,19 @@ def _is_enough(tables: list[pa.Table]) -> bool:
     return rows >= BATCH_ROWS or size >= BATCH_BYTES
 
 
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is written: its size and time."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
 def _look_at_parquet(path: Path) -> Part:
     with reading(path), pa.parquet.ParquetFile(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
         check_names(schema.names, path)
         sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
         rows = metadata.num_rows if schema.names else 0
-        return Part(path, schema, rows, sum(sizes), row_groups=tuple(range(len(sizes))))
+        return Part(path, schema, rows, sum(sizes), row_groups=tuple(range(len(sizes))), stamp=_stamp(path))
 
 
 def _row_groups(part: Part) -> list[Part]:
@@ -300,19 +323,28 @@ def _row_groups(part: Part) -> list[Part]:
     return [replace(part, rows=n, first=start, row_groups=(i,)) for i, n, start in cut if n > 0]
 
 
+def _few_lines(path: Path) -> list[str] | None:
+    """Return the line of a CSV that is its header, or none; None where there are more lines."""
+    with pa.input_stream(str(path)) as file:  # decompresses .gz and the like by name
+        content = file.read(START)
+    lines = [line for line in content.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
+    return lines if len(lines) < 2 and len(content) < START and b"\0" not in content else None
+
+
 def _look_at_csv(path: Path, end: int, total: int, on_step: OnStep | None) -> Part:
     """Find the types of a CSV in one pass over its rows: of every column the narrowest that all its values have.
 
     Of all files, it is the bytes up to ``end`` of ``total``.
     """
     with reading(path):
-        if path.stat().st_size == 0:  # not even a header, as Spark writes it
-            return Part(path, pa.schema([]), 0, 0)
+        stamp, lines = _stamp(path), _few_lines(path)
+        if lines is not None:  # without rows, perhaps without a header: Spark writes such files
+            return Part(path, pa.schema([(line, pa.null()) for line in lines]), 0, 0)
         dialect = Dialect.of(path)
         with pa.csv.open_csv(path, parse_options=dialect.parse) as file:
             names = file.schema.names
         check_names(names, path)
-        part = Part(path, pa.schema([(name, pa.null()) for name in names]), 0, 0, dialect=dialect)
+        part = Part(path, pa.schema([(name, pa.null()) for name in names]), 0, 0, dialect=dialect, stamp=stamp)
         types = dict.fromkeys(names, pa.null())
         bits, padded, rows, size = set(names), set(), 0, 0
         for raw in part.raw():

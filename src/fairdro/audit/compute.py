@@ -207,8 +207,9 @@ def audit_table(
     """
     if missing_groups == "infer":
         raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
+    named = [*predictions, *([target] if target else []), *([score] if score else []), *groups]
     with stage("reading") as on_step:
-        columns = Columns(as_arrow(table), list(groups), list(predictions), target, score, threshold, on_step)
+        columns = Columns(as_arrow(table, named), list(groups), list(predictions), target, score, threshold, on_step)
     outcomes = columns.outcomes(favourable)
     fair = columns.fair_codes(fair_classes)
     sensitive = columns.sensitive(missing_groups)
@@ -216,10 +217,13 @@ def audit_table(
     _look_at_groups(grouped[-1], columns)
     parts = [_part(columns, by, outcomes, fair) for by in grouped]
     if earlier is not None:
-        before = audit_table(
-            earlier, groups=groups, predictions=predictions, target=target, score=score, threshold=columns.threshold,
-            favourable=columns.favourable, fair_classes=fair_classes, missing_groups=missing_groups, stage=stage,
-        )  # fmt: skip
+        try:
+            before = audit_table(
+                earlier, groups=groups, predictions=predictions, target=target, score=score, threshold=columns.threshold,
+                favourable=columns.favourable, fair_classes=fair_classes, missing_groups=missing_groups, stage=stage,
+            )  # fmt: skip
+        except InputError as error:
+            raise InputError(f"Of the earlier table: {error}") from error
         columns.notes.append(f"The earlier table has {before.rows:,} rows.")
         columns.notes += [f"Of the earlier table: {note}" for note in before.notes]
         parts = [replace(now, since=_since(then, now)) for then, now in zip(before.parts, parts, strict=True)]

@@ -1,7 +1,7 @@
 """The columns that an audit looks at: what they must be, which rows have them, and which outcomes are favourable."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,7 +14,16 @@ from fairdro._utils.parts import BATCH_ROWS, Parts
 from fairdro._utils.progress import OnStep
 from fairdro.audit.cells import Cells
 from fairdro.errors import InputError
-from fairdro.estimators.columns import check_columns, check_kind, known, labels_of, sensitive_columns, without_group
+from fairdro.estimators.columns import (
+    as_pandas,
+    check_columns,
+    check_kind,
+    known,
+    labels_of,
+    plain,
+    sensitive_columns,
+    without_group,
+)
 from fairdro.groups import encode_labels
 from fairdro.metrics import FairClasses, class_codes
 
@@ -93,7 +102,7 @@ class Columns:
         self.at_median = score is not None and threshold is None
         self.threshold = float(np.median(self.scores)) if self.at_median else threshold
         if self.threshold is not None:
-            self._split(self.scores > self.threshold)
+            self._split(self.scores > self._precision(self.threshold))
 
     @property
     def rows(self) -> int:
@@ -105,7 +114,7 @@ class Columns:
         n = 0 if self.score is None else _rows(table)
         self.scores, self.of_row = np.empty(n), np.empty(n, dtype=np.int32)
         for batch in _batches(table, {*named, *self.groups}, on_step):
-            columns = {name: _plain(batch[name]) for name in dict.fromkeys([*named, *self.groups])}
+            columns = {name: plain(batch[name]) for name in dict.fromkeys([*named, *self.groups])}
             whole = pa.array(np.logical_and.reduce([known(columns[name]).to_numpy() for name in named]))
             some = pa.table(columns).filter(whole)
             lacking += batch.num_rows - some.num_rows
@@ -125,7 +134,7 @@ class Columns:
         if done == 0:
             raise InputError(f"No row has a value in {' and '.join(map(repr, named))}.")
         scores.check()
-        self.cells, self.counts = cells.table, cells.counts
+        self.cells, self.counts, self._precision = cells.table, cells.counts, scores.precision
         self.scores, self.of_row = self.scores[:done], self.of_row[:done]
 
     def _split(self, above: np.ndarray) -> None:
@@ -219,14 +228,25 @@ class Columns:
         return class_codes(fair_classes or None, self._coded[1])
 
 
-def as_arrow(table: pa.Table | pd.DataFrame | Parts) -> pa.Table | Parts:
-    """Return a table of pyarrow or in files, or say why a DataFrame cannot be one."""
+def as_arrow(table: pa.Table | pd.DataFrame | Parts, names: Collection[str]) -> pa.Table | Parts:
+    """Return a table of pyarrow or in files; of a DataFrame, the columns that are named, or why they cannot be read."""
     if isinstance(table, pa.Table | Parts):
         return table
+    named = table.rename(columns=str)
+    check_columns(pa.table([[] for _ in named.columns], names=list(named.columns)), list(names))
     try:
-        return pa.Table.from_pandas(table.rename(columns=str), preserve_index=False)
+        columns = {name: _without_periods(named[name]) for name in dict.fromkeys(names)}
+        return pa.Table.from_pandas(pd.DataFrame(columns), preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise InputError(f"The table cannot be read: {str(error).splitlines()[0]}.") from error
+
+
+def _without_periods(column: pd.Series) -> pd.Series:
+    """Return intervals, as of ``pd.cut``, and periods as strings."""
+    kind = column.dtype.categories.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
+    if not isinstance(kind, pd.IntervalDtype | pd.PeriodDtype):
+        return column
+    return column.astype(str).where(column.notna(), None)
 
 
 def _check_names(
@@ -257,17 +277,11 @@ def _batches(table: pa.Table | Parts, names: set[str], on_step: OnStep | None) -
     return (table.slice(start, BATCH_ROWS) for start in range(0, table.num_rows, BATCH_ROWS))
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column without a dictionary, and of numbers that can be compared."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return column.cast(pa.float32() if pa.types.is_float16(kind) else kind)
-
-
 def _with_strings(table: pa.Table, groups: list[str]) -> pa.Table:
     """Return a table in which groups that are lists or the like, which cannot be counted, are strings."""
     for j, field in enumerate(table.schema):
         if field.name in groups and pa.types.is_nested(field.type):
-            strings = sensitive_columns(table, [field.name], "ignore", [])[field.name]
+            strings = as_pandas(table.select([field.name]))[field.name]
             table = table.set_column(j, field.name, pa.array(strings, pa.string()))
     return table
 
@@ -285,11 +299,15 @@ def _labels(column: pa.ChunkedArray, name: str) -> np.ndarray:
 def _of_one_kind(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Refuse labels of different kinds, which never agree; false and true are 0 and 1 beside numbers."""
     if any(labels.dtype.kind in "iu" for labels in columns.values()):
-        columns = {name: labels.astype(np.int64) if labels.dtype.kind == "b" else labels for name, labels in columns.items()}
+        columns = {name: labels.astype(np.int64) if _fits(labels) else labels for name, labels in columns.items()}
     for (first, a), (second, b) in pairwise(columns.items()):
         if (a.dtype.kind in "iu") != (b.dtype.kind in "iu") or (a.dtype.kind == "b") != (b.dtype.kind == "b"):
             raise InputError(f"{first!r} holds labels like {a[0]!s}, {second!r} like {b[0]!s}: bring them to one kind.")
     return columns
+
+
+def _fits(labels: np.ndarray) -> bool:
+    return labels.dtype.kind == "b" or (labels.dtype.kind == "u" and labels.max() <= np.iinfo(np.int64).max)
 
 
 def _binary(values: list[str]) -> list[str]:
@@ -306,6 +324,7 @@ class _Scores:
     def __init__(self, name: str | None) -> None:
         self.name = name
         self.first: object = None
+        self.precision: type[np.floating] = np.float64  # in which a threshold equals a score
 
     def of(self, column: pa.ChunkedArray) -> np.ndarray:
         """Return some scores, or say that they are none."""
@@ -315,7 +334,8 @@ class _Scores:
             if strange := [value for value in column.to_pylist() if not _is_number(value)]:
                 raise self._refusal(strange[0])
             return np.zeros(len(column))
-        scores = column.cast(pa.float64()).to_numpy()
+        self.precision = np.float32 if pa.types.is_float32(kind) else np.float64
+        scores = column.cast(pa.float64(), safe=False).to_numpy()
         if not np.isfinite(scores).all():
             raise InputError(f"The column {self.name!r} holds infinite values, which are no scores; replace them.")
         return scores

@@ -17,12 +17,14 @@ CLASSES = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.ty
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:
-    """Refuse columns that are not there."""
+    """Refuse columns that are not there, or there twice."""
     for name in names:
         if name not in table.column_names:
-            names = [" ".join(other.split()) for other in table.column_names]
+            names = [other if other == " ".join(other.split()) else repr(other) for other in table.column_names]
             shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             raise InputError(f"There is no column {name!r} in the table; it has: {shown}.")
+        if table.column_names.count(name) > 1:
+            raise InputError(f"The table has two columns named {name!r}; rename one.")
 
 
 def as_pandas(table: pa.Table) -> pd.DataFrame:
@@ -79,6 +81,16 @@ def _check_digits(values: Any, name: str) -> None:
         raise InputError(
             f"The column {name!r} holds numbers of more than 15 digits, which cannot be told apart; write them as words."
         )
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column without a dictionary, of a kind whose values can be compared."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_float16(kind):
+        kind = pa.float32()
+    elif pa.types.is_string_view(kind):
+        kind = pa.string()
+    return column.cast(kind)
 
 
 def known(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -218,6 +218,11 @@ def _encoded(
                 first_free[code] += (1 - held) * size
                 _write(file, X[start : start + size], place * width * dtype.itemsize, folder)
                 draws[place : place + size] = drawn[start : start + size]
+    if world() > 1 and len(np.unique(held_out(draws))) < 2:
+        raise InputError(
+            f"One of the processes has {rows:,} rows with a value of {survey.source.target!r}, too few to train on some and "
+            "to hold out others; start fewer processes, or spread the rows over the files."
+        )
     return RowsOnDisk(file, (rows, width), dtype.name, draws), np.repeat(np.arange(len(counts)), counts)
 
 
@@ -261,12 +266,15 @@ def predict_parts(model: Any, parts: Parts, out: Path, on_step: OnStep | None = 
         Of a table.
     parts : Parts
     out : Path
-        In CSV or Parquet. Every field is as it was; those of CSV have types in Parquet.
+        In CSV or Parquet. Every field is as it was; those of CSV have types in Parquet, and numbers with a decimal comma
+        are written with a point.
     on_step : callable, optional
     """
     head = isinstance(model, FairDROHead)
     strings = [] if head else string_columns(model)
-    as_it_was = is_text(out) or parts.parts[0].dialect is None
+    dialects = [part.dialect for part in parts.parts if part.dialect is not None]
+    points = all(dialect.decimal_point == "." for dialect in dialects)  # as in the CSV that is written
+    as_it_was = not dialects or (is_text(out) and points)
     notes: list[str] = []
     waiting: list[pa.Table] = []
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from fairdro._utils.parts import Parts
 from fairdro._utils.progress import OnStep
 from fairdro.errors import InputError
-from fairdro.estimators.columns import as_pandas, check_columns, known, labels_of, sensitive_columns, without_group
+from fairdro.estimators.columns import as_pandas, check_columns, known, labels_of, plain, sensitive_columns, without_group
 from fairdro.estimators.summaries import Summary, summaries_of
 from fairdro.groups import Groups, encode_groups, refuse_missing
 from fairdro.training.processes import agreed, gathered_arrays, gathered_text, rank, world
@@ -75,8 +75,7 @@ class Source:
         """Return target and groups of some rows, without dictionaries and numbers that are none."""
         columns = {}
         for j, name in enumerate([self.target, *self.groups]):
-            column = table[name]
-            column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            column = plain(table[name])
             columns[str(j)] = pa.compute.if_else(known(column), column, pa.scalar(None, column.type))
         return pa.table(columns)
 
