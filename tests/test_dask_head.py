@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -266,3 +267,20 @@ def test_without_a_cluster_a_sentence_says_what_to_do(fresh, monkeypatch):
     monkeypatch.setattr("distributed.client._get_global_client", lambda: None)
     with pytest.raises(InputError, match="no Dask cluster; connect to one, or start one"):
         fit(dd.from_pandas(fresh, npartitions=2))
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_while_trees_train_is_said_in_a_sentence(table):
+    quiet = {"dashboard_address": None, "silence_logs": 50}
+    long = lightgbm.DaskLGBMClassifier(**TREES | {"n_estimators": 20_000})
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **quiet) as cluster,
+        distributed.Client(cluster) as connected,
+    ):
+        (worker, *_) = connected.run(os.getpid).values()
+        later = threading.Timer(8, os.kill, (worker, signal.SIGKILL))
+        later.start()
+        rows = in_partitions(table)
+        with pytest.raises(RuntimeError, match="A worker of the cluster ended while trees were trained"):
+            DaskFairDROHeadClassifier(long).fit(rows[FEATURES], rows["income"], sensitive_features=rows[["sex", "old"]])
+        later.join()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -177,7 +179,10 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
         wanted = {Part("class"): y} | ({Part("group"): a} if self.joint_ == "independent" else {})
         with warnings.catch_warnings():  # LightGBM says so also where none is given
             warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored", UserWarning)
-            return [_local(self._model(part).fit(features, codes, sample_weight=weight)) for part, codes in wanted.items()]
+            with _workers_stay():
+                return [
+                    _local(self._model(part).fit(features, codes, sample_weight=weight)) for part, codes in wanted.items()
+                ]
 
     def _fit_to_sample(self, rows: _Rows, seed: int, share: float) -> None:
         """Predict a sample of the rows that were held out, and fit the head to it."""
@@ -288,6 +293,18 @@ class _Rows:
         if not any(sizes):
             raise InputError("There are too few rows to train on some and to hold out others; use FairDROHeadClassifier.")
         return [part for part, size in zip(done, sizes, strict=True) if size > 0]
+
+
+@contextmanager
+def _workers_stay() -> Iterator[None]:
+    """Say in a sentence that a worker was lost: boosters that train together cannot go on without it."""
+    try:
+        yield
+    except (CancelledError, _library("distributed").KilledWorker) as error:
+        raise RuntimeError(
+            "A worker of the cluster ended while trees were trained on it, and the library that trains them cannot go on "
+            "without it; look into the worker's log, it may have run out of memory, and call fit again."
+        ) from error
 
 
 def _delayed(table: Any) -> list[Any]:
