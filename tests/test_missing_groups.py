@@ -233,7 +233,8 @@ def test_the_command_line_says_what_it_does_with_missing_groups(tmp_path):
     options = ("t.csv", "--target", "answer", "--group", "kind", "--rho", "3")
     missing = int(table["kind"].isna().sum())
     for how, sentence in {
-        None: f"{missing:,} rows without a value of 'kind' are a group of their own.",
+        None: f"{missing:,} rows without a value of 'kind' are a group of their own, which counts in "
+        "every gap; --missing-groups has other ways.",
         "infer": f"The group of {missing:,} of 2,000 rows is not known: in training they count by inferred shares.",
         "ignore": "they are trained on, but do not count for fairness",
     }.items():

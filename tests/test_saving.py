@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fairdro
-from fairdro import FairClassifier, FairDROClassifier, FairDROClassifierCV, TableEncoder
+from fairdro import FairClassifier, FairDROBoostingClassifier, FairDROClassifier, FairDROClassifierCV, TableEncoder
 from fairdro._utils.hashing import digest
 from fairdro.errors import InputError
 from fairdro.metrics import confusion, dca
@@ -225,3 +225,18 @@ def test_a_card_of_soft_groups_has_no_intervals(problem):
     assert "No intervals" in model.model_card()
     assert np.isnan(model.held_out().metrics().loc["dca", "low"])
     assert dca(y, model.predict(X), sensitive_features=shares) < 0.5
+
+
+def test_trees_that_tell_missing_values_from_all_others(tmp_path):
+    """LightGBM's threshold of such a split is infinite."""
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    y, a = rng.integers(0, 2, (2, 600))
+    X = np.column_stack(
+        [np.where(rng.random(600) < 0.2 + 0.6 * y, np.nan, rng.integers(0, 3, 600)), rng.normal(size=600) + a]
+    )
+    model = FairDROBoostingClassifier(rho=1.0, n_estimators=20, n_jobs=1).fit(X, y, sensitive_features=a)
+    model.save(tmp_path / "model")
+    written = b"".join(path.read_bytes() for path in (tmp_path / "model").iterdir())
+    assert b" inf" in written or b"=inf" in written
+    np.testing.assert_array_equal(fairdro.load(tmp_path / "model").predict_proba(X), model.predict_proba(X))

@@ -207,7 +207,7 @@ def audit_table(
     """
     if missing_groups == "infer":
         raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
-    named = [*predictions, *([target] if target else []), *([score] if score else []), *groups]
+    named = [*predictions, *([target] if target is not None else []), *([score] if score is not None else []), *groups]
     with stage("reading") as on_step:
         columns = Columns(as_arrow(table, named), list(groups), list(predictions), target, score, threshold, on_step)
     outcomes = columns.outcomes(favourable)

@@ -91,8 +91,8 @@ class Columns:
         self.notes: list[str] = []
         self.groups, self.predictions, self.target, self.score = groups, predictions, target, score
         self.favourable: str | None = None
-        self._classes = list(dict.fromkeys([*predictions, *([target] if target else [])]))
-        named = [*predictions, *([target] if target else []), *([score] if score else [])]
+        self._classes = list(dict.fromkeys([*predictions, *([target] if target is not None else [])]))
+        named = [*predictions, *([target] if target is not None else []), *([score] if score is not None else [])]
         _check_names(table, groups, predictions, score, named)
         if threshold is not None and score is None:
             raise InputError("A threshold is for a score; name the column that holds it (--score), or leave it out.")

@@ -86,13 +86,13 @@ NAMES: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
 
 
 def memory_of(text: str | None) -> int:
-    """Return bytes, of a number with or without a unit; by default half of what the machine has."""
+    """Return bytes, of a number with a unit; by default half of what the machine has."""
     if text is None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 4 * UNITS["GB"]
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)?", text.strip().upper())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)", text.strip().upper())
     if found is None or float(found[1]) == 0:
-        raise InputError(f"--memory takes a number of bytes, or one such as 500MB or 4GB; got {text!r}.")
-    return int(float(found[1]) * UNITS[found[2] or "B"])
+        raise InputError(f"--memory takes a number with its unit, such as 500MB or 4GB; got {text!r}.")
+    return int(float(found[1]) * UNITS[found[2]])
 
 
 def given_of(**options: Any) -> dict[str, Any]:

@@ -27,6 +27,13 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
             raise InputError(f"The table has two columns named {name!r}; rename one.")
 
 
+def check_drop(target: str, groups: Sequence[str], drop: Sequence[str]) -> None:
+    """Refuse to leave out what is asked for."""
+    for name in drop:
+        if name in (target, *groups):
+            raise InputError(f"{name!r} is the target or a group, and cannot be left out (--drop); neither is a feature.")
+
+
 def as_pandas(table: pa.Table) -> pd.DataFrame:
     """Return a table as pandas has it, or say that it holds what pandas cannot hold.
 
@@ -117,7 +124,10 @@ def without_target(lacking: int, target: str) -> str:
 
 def without_group(lacking: int, name: str) -> str:
     """Say how many rows have no value of a sensitive column, where that is one of its values."""
-    return f"{lacking:,} rows without a value of {name!r} are a group of their own."
+    return (
+        f"{lacking:,} rows without a value of {name!r} are a group of their own, which counts in every gap; "
+        "--missing-groups has other ways."
+    )
 
 
 def starred(table: pa.Table, pattern: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """From a table as it was collected to features: dates as numbers, categories one-hot, missing values handled."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from fairdro.estimators.summaries import (
 
 LARGEST = 1e37  # what single precision holds
 OTHER, MISSING = "(other)", "(missing)"
+NUMBER, DATE = re.compile(r"\s*[-+]?\d[\d,]*(\.\d+)?\s*"), re.compile(r"\s*\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         name, missing, counts = found.name, found.missing, found.counts
         if len(counts) > MAX_VALUES:
             raise too_many_values(name, len(counts))
+        self._note_strings(name, counts)
         kept = sorted(counts, key=lambda value: (-counts[value], value))
         others = len(counts) > self.max_categories
         if others:
@@ -172,6 +175,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
         if missing and self.one_hot:
             self.notes_.append(f"{name!r} misses {missing:,} of {found.rows:,} values; missing is a category of its own.")
         return Column(name, "category", missing > 0, values=tuple(sorted(kept)), others=others)
+
+    def _note_strings(self, name: str, counts: Mapping[str, int]) -> None:
+        """Say where categories are mostly numbers or dates, which is hardly meant."""
+        total = sum(counts.values())
+        for kind, fits in (("numbers", NUMBER.fullmatch), ("dates", DATE.match)):
+            strange = [value for value in counts if not fits(value)]
+            others = sum(counts[value] for value in strange)
+            if others > 0.1 * total or (kind == "numbers" and not strange):  # all of them are codes
+                continue
+            beside = f", as it has {strange[0]!r} beside them" if strange else ""
+            self.notes_.append(
+                f"{name!r} holds {kind} as strings{beside}: they are categories; turn them into {kind} if that is not meant."
+            )
 
     def transform(self, X: Any) -> np.ndarray | pd.DataFrame:
         """Return the features ``(N, D)``, one-hot in single precision; further columns of the table are ignored.

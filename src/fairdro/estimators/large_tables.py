@@ -115,13 +115,16 @@ def fit_parts(
         return FittedTable(done.model, [f"The table is trained on in memory: it takes {asked}.", *done.notes])
     why = f"It would take {asked}" if world() == 1 else f"{world()} processes train on it"
     _refuse_what_needs_memory(model, options, why)
-    kept = [f"The rows of the table are kept in a temporary file. {why}."]
+    kept = [
+        f"The rows of the table are kept in a temporary file. {why}.",
+        "Radii are judged by a fifth of the rows, which is held out once, not by five folds.",
+    ]
     least = BYTES_ON_DISK + BYTES_PER_ROW_ON_DISK * survey.rows
     of_all = min(int(part[0]) for part in gathered_arrays(np.array([memory])))  # a sample is the same in every process
     numbers = min(int((of_all - least) / BYTES_PER_NUMBER), MOST_NUMBERS)
     if numbers < FEWEST_NUMBERS:
         numbers = FEWEST_NUMBERS
-        kept.append(f"Training takes about {_in_words(least + FEWEST_NUMBERS * BYTES_PER_NUMBER)} of memory even so.")
+        kept.append(f"Training may take up to {_in_words(least + FEWEST_NUMBERS * BYTES_PER_NUMBER)} of memory even so.")
     done = _fit_on_disk(survey, encoder, folder, numbers, stage, **options)
     return FittedTable(done.model, [*kept, *done.notes])
 

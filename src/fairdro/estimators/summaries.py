@@ -126,7 +126,7 @@ def too_many_values(name: str, number: int, at_least: str = "") -> InputError:
     """Build the sentence for a column of strings that are no categories."""
     return InputError(
         f"The column {name!r} has {at_least}{number:,} different strings, too many for categories (at most "
-        f"{MAX_VALUES:,}); leave it out (--drop), or put its values into fewer."
+        f"{MAX_VALUES:,}); leave it out (--drop), put its values into fewer, or turn strings of dates or numbers into these."
     )
 
 

@@ -14,7 +14,16 @@ import pyarrow as pa
 from fairdro._utils.parts import Parts
 from fairdro._utils.progress import OnStep
 from fairdro.errors import InputError
-from fairdro.estimators.columns import as_pandas, check_columns, known, labels_of, plain, sensitive_columns, without_group
+from fairdro.estimators.columns import (
+    as_pandas,
+    check_columns,
+    check_drop,
+    known,
+    labels_of,
+    plain,
+    sensitive_columns,
+    without_group,
+)
 from fairdro.estimators.summaries import Summary, summaries_of
 from fairdro.groups import Groups, encode_groups, refuse_missing
 from fairdro.training.processes import agreed, gathered_arrays, gathered_text, rank, world
@@ -56,6 +65,7 @@ class Source:
 
     def __init__(self, parts: Parts, target: str, groups: Sequence[str], drop: Sequence[str]) -> None:
         check_columns(parts.schema.empty_table(), [target, *groups, *drop])
+        check_drop(target, groups, drop)
         self.parts, self.target, self.groups = parts, target, list(groups)
         self.features = [name for name in parts.schema.names if name not in {target, *groups, *drop}]
         if not self.features:

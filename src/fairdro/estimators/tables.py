@@ -18,6 +18,7 @@ from fairdro.estimators.certification import rows_to_set_aside
 from fairdro.estimators.columns import (
     as_pandas,
     check_columns,
+    check_drop,
     labels_of,
     numbers_of,
     sensitive_columns,
@@ -127,6 +128,7 @@ def fit_table(
         ``certify`` and ``delta``, as of :class:`~fairdro.FairDROClassifierCV`; ``max_iter`` of models of layers.
     """
     check_columns(table, [target, *groups, *drop])
+    check_drop(target, groups, drop)
     check_options(target, groups, model, rho=rho, keep_accuracy=keep_accuracy, estimator=estimator, **options)
     notes: list[str] = []
     table = with_target(table, target, notes)

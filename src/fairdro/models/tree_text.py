@@ -48,9 +48,10 @@ def checked_lightgbm(text: str, n_features: int, n_scores: int) -> str:
 def _lightgbm_tree(given: dict[str, str], n_features: int) -> dict[str, np.ndarray]:
     """Return the numbers of one tree that prediction needs, all checked."""
 
-    def numbers(name: str, size: int, kind: type = float) -> np.ndarray:
+    def numbers(name: str, size: int, kind: type = float, *, infinite: bool = False) -> np.ndarray:
         found = np.array([kind(part) for part in given[name].split()])
-        _demand(len(found) == size and np.isfinite(found).all(), "a tree has parts of different sizes")
+        _demand(len(found) == size, "a tree has parts of different sizes")
+        _demand((~np.isnan(found) if infinite else np.isfinite(found)).all(), "a tree has numbers that are none")
         return found
 
     (leaves,), (categorical,) = (numbers(name, 1, int) for name in ("num_leaves", "num_cat"))
@@ -61,7 +62,8 @@ def _lightgbm_tree(given: dict[str, str], n_features: int) -> dict[str, np.ndarr
         left, right, feature = (numbers(name, splits, int) for name in ("left_child", "right_child", "split_feature"))
         _demand((~np.minimum(left, right) < leaves).all(), "leaves are missing")
         _check_splits(left, right, feature, n_features)
-        threshold, decision = numbers("threshold", splits), numbers("decision_type", splits, int)
+        threshold = numbers("threshold", splits, infinite=True)  # which tells missing values from all others
+        decision = numbers("decision_type", splits, int)
         by_category = (decision & 1) == 1
         _demand(((decision >= 0) & (decision < 12)).all(), "a split is of a kind that is not known")
         _demand(((threshold >= 0) & (threshold < categorical))[by_category].all(), "categories are missing")
