@@ -1,6 +1,7 @@
-"""Take the picture of a report that README.md shows.
+"""Take the picture of a report that docs/guide/report.md shows: the frontier, its slider, and one model.
 
-python scripts/screenshot.py results/reproduction/report.html docs/report.png
+make demo
+.venv/bin/python scripts/screenshot.py demo/report.html docs/report.png
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+ABOVE, HEIGHT = 30, 1050
+
 page_path, picture = map(Path, sys.argv[1:])
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
     page = browser.new_page(viewport={"width": 1280, "height": 1500}, color_scheme="light")
     page.goto(page_path.resolve().as_uri())
     page.locator("svg").first.wait_for()
-    page.screenshot(path=picture, clip={"x": 0, "y": 760, "width": 1280, "height": 1480}, full_page=True)
+    heading = page.get_by_role("heading", name="Accuracy against fairness").bounding_box()
+    top = heading["y"] - ABOVE
+    page.screenshot(path=picture, clip={"x": 0, "y": top, "width": 1280, "height": HEIGHT}, full_page=True)
     browser.close()
