@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -151,6 +152,8 @@ def check_fields(sample, source, out, n_added):
     if sample.dialect is not None:
         names, before = parsed(source, sample.dialect.delimiter)
         assert header[:-n_added] == names
+        if sample.dialect.comma:
+            before = [[re.sub(r"^(-?\d+),(\d+(e[-+]?\d+)?)$", r"\1.\2", field) for field in row] for row in before]
         assert [row[:-n_added] for row in rows] == before
 
 
@@ -369,3 +372,11 @@ def test_an_audit_of_numbers_against_strings_is_refused_in_a_sentence(tmp_path):
     for target, prediction in (("y", "p"), ("p", "y")):
         done = run(tmp_path, "audit", "t.csv", f"--target={target}", f"--prediction={prediction}", "--group=g")
         assert "bring them to one kind" in done.stderr
+
+
+def test_a_target_without_a_name_is_audited(tmp_path):
+    pd.DataFrame({"": [0, 1] * 50, "p": [0, 1, 1, 0] * 25, "sex": ["f", "m", "m", "f"] * 25}).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    done = run_here("audit", "t.parquet", "--prediction", "p", "--group", "sex", "--target", "", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

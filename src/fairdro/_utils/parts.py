@@ -233,6 +233,15 @@ class Parts:
             return raw
         return raw.select(self.schema.names) if self.parts[0].dialect is not None else conformed(raw, self.schema)
 
+    def with_points(self, part: Part, raw: pa.Table) -> pa.Table:
+        """Return raw rows of a CSV with points where numbers have decimal commas."""
+        if part.dialect is None or part.dialect.decimal_point == ".":
+            return raw
+        for j, name in enumerate(raw.column_names):
+            if pa.types.is_floating(self.schema.field(name).type):
+                raw = raw.set_column(j, name, pa.compute.replace_substring(raw.column(j), ",", "."))
+        return raw
+
     def typed(self, part: Part, raw: pa.Table, strings: Collection[str] = ()) -> pa.Table:
         """Return raw rows with the types of the table, missing values as such; of a CSV, some columns as strings."""
         if part.dialect is None:

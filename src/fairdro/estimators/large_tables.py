@@ -275,15 +275,13 @@ def predict_parts(model: Any, parts: Parts, out: Path, on_step: OnStep | None = 
     """
     head = isinstance(model, FairDROHead)
     strings = [] if head else string_columns(model)
-    dialects = [part.dialect for part in parts.parts if part.dialect is not None]
-    points = all(dialect.decimal_point == "." for dialect in dialects)  # as in the CSV that is written
-    as_it_was = not dialects or (is_text(out) and points)
+    as_it_was = is_text(out) or parts.parts[0].dialect is None
     notes: list[str] = []
     waiting: list[pa.Table] = []
 
     def read() -> Iterator[pa.Table]:
         for part, raw in parts.raw_batches(on_step):
-            waiting.append(raw if as_it_was else parts.typed(part, raw))
+            waiting.append(parts.with_points(part, raw) if as_it_was else parts.typed(part, raw))
             yield parts.typed(part, raw, strings)
 
     def predicted() -> Iterator[pa.Table]:
