@@ -115,7 +115,7 @@ def check(sample, folder):
     source, saved, save = sample.write(folder, "t"), [], fairdro.save
     asked = [f"--target={sample.target}", *(f"--group={name}" for name in sample.groups)]
     fit = ["fit", *asked, "--rho", "1", "--model", sample.model, *sample.options]
-    with mock.patch("fairdro.estimators.save", lambda model, out: (saved.append(model), save(model, out))):
+    with mock.patch("fairdro.estimators.save", lambda model, out, **given: (saved.append(model), save(model, out, **given))):
         if run(folder, *fit, source, "--out", "m").returncode != 0:
             ended["refused", ""] += 1
             return

@@ -357,3 +357,14 @@ def test_what_is_asked_for_cannot_be_left_out(tmp_path):
     for name in ("y", "sex"):
         done = run_here("fit", "a.csv", "--target", "y", "--group", "sex", "--drop", name, "--out", "m", cwd=tmp_path)
         assert (done.returncode, "cannot be left out (--drop)" in done.stderr) == (2, True)
+
+
+def test_the_card_says_what_is_predicted_and_for_whom(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=300), "se_x": ["f", "m"] * 150, "re|paid": rng.integers(0, 2, 300)})
+    table.to_csv(tmp_path / "loans.csv", index=False)
+    asked = ("--target", "re|paid", "--group", "se_x", "--rho", "1", "--max-iter", "5")
+    assert run_here("fit", "loans.csv", *asked, "--out", "m", cwd=tmp_path).returncode == 0
+    card = (tmp_path / "m" / "model_card.md").read_text(encoding="utf-8")
+    for line in (r"- predicts: re\|paid", r"- groups: se\_x", r"- trained on: loans.csv"):
+        assert line in card.splitlines()

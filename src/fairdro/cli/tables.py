@@ -104,7 +104,9 @@ def fit(
             )  # fmt: skip
         if rank() > 0:
             return
-    save(fitted.model, out)
+    files = [path.name for path in file]
+    read = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    save(fitted.model, out, about={"predicts": target, "groups": ", ".join(group), "trained on": read})
     _print_fitted(fitted, f"The model and its card are in {out}.")
 
 

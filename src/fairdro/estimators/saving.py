@@ -109,7 +109,14 @@ def _steps(model: Any) -> tuple[TableEncoder | None, SavingMixin]:
     return (steps[0] if len(steps) == 2 else None), steps[-1]
 
 
-def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: Any = None) -> str:
+def model_card(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    sensitive_features: Any = None,
+    about: Mapping[str, str] | None = None,
+) -> str:
     """Return a model card in Markdown: what a model is, what it was trained on, whom it serves how well.
 
     Parameters
@@ -119,6 +126,8 @@ def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: 
     X, y, sensitive_features : optional
         Rows to judge it on, which it was not trained on. Without them a model whose radius was chosen shows its held-out
         rows, others nothing.
+    about : mapping of str to str, optional
+        What else readers should know, by name: ``{"predicts": "income", "intended use": "..."}``.
 
     Returns
     -------
@@ -153,7 +162,12 @@ def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: 
     named = classifier if encoder is None else encoder
     columns = [f"x{j}" for j in range(getattr(classifier, "n_features_in_", 0))]
     return build_card(
-        model={"estimator": type(classifier).__name__, **plain_parameters(classifier), **classifier._facts()},
+        model={
+            **(about or {}),
+            "estimator": type(classifier).__name__,
+            **plain_parameters(classifier),
+            **classifier._facts(),
+        },
         features=list(getattr(named, "feature_names_in_", columns)),
         counts=classifier.cell_counts_,
         class_names=classifier._class_names,
@@ -164,7 +178,7 @@ def model_card(model: Any, X: Any = None, y: Any = None, *, sensitive_features: 
     )
 
 
-def save(model: Any, folder: str | Path) -> None:
+def save(model: Any, folder: str | Path, *, about: Mapping[str, str] | None = None) -> None:
     """Save a fitted classifier, or a pipeline of an encoder and a classifier.
 
     The folder gets ``model.json``, the arrays as safetensors, and ``model_card.md``. There is no pickle in it, and reading
@@ -176,6 +190,8 @@ def save(model: Any, folder: str | Path) -> None:
         A fitted classifier, or a pipeline of a :class:`~fairdro.TableEncoder` and a classifier.
     folder : path
         Made if it is not there; a model in it is replaced, other things are left alone.
+    about : mapping of str to str, optional
+        For the card, as of :func:`model_card`.
 
     See Also
     --------
@@ -201,7 +217,7 @@ def save(model: Any, folder: str | Path) -> None:
         "parameters": plain_parameters(classifier),
         "fitted": classifier._to_state(),
     }
-    write_folder(folder, state, model_card(model))
+    write_folder(folder, state, model_card(model, about=about))
 
 
 def load(folder: str | Path) -> Any:
