@@ -329,9 +329,8 @@ def main() -> None:
 
 
 def page(kept: dict[str, Any]) -> dict[str, str]:
-    """Return the parts of the page, and draw; a page that was copied has no curves, and its picture stays as it is."""
-    if RELIABILITY in kept:
-        draw_reliability(pd.DataFrame(kept[RELIABILITY]))
+    """Return the parts of the page, and draw."""
+    draw_reliability(pd.DataFrame(kept[RELIABILITY]))
     return {name: pages.summary_table(kept[name]) for name in SECTIONS}
 
 

@@ -236,14 +236,13 @@ def scaling(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def show_scaling(found: dict[str, Any]) -> str:
-    """Say how time grows, and draw it; a page that was copied has no times, and its picture stays as it is."""
-    if "seconds" in found:
-        lines = alt.Chart(pd.DataFrame(found["seconds"])).mark_line(point=True).encode(
-            x=alt.X("value:Q", scale=alt.Scale(type="log"), title=None),
-            y=alt.Y("seconds:Q", scale=alt.Scale(type="log"), title="seconds a step"),
-        )  # fmt: skip
-        panels = lines.properties(width=220, height=200).facet(alt.Facet("what:N", title=None))
-        panels.resolve_scale(x="independent").save(pages.DOCS / "scaling.png", scale_factor=2)
+    """Say how time grows, and draw it."""
+    lines = alt.Chart(pd.DataFrame(found["seconds"])).mark_line(point=True).encode(
+        x=alt.X("value:Q", scale=alt.Scale(type="log"), title=None),
+        y=alt.Y("seconds:Q", scale=alt.Scale(type="log"), title="seconds a step"),
+    )  # fmt: skip
+    panels = lines.properties(width=220, height=200).facet(alt.Facet("what:N", title=None))
+    panels.resolve_scale(x="independent").save(pages.DOCS / "scaling.png", scale_factor=2)
     return (
         "Time a step grows as (size) to the power of: "
         + ", ".join(f"{power:.2f} in {what}" for what, power in found["powers"].items())
