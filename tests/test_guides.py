@@ -1,11 +1,13 @@
 """The code on the pages of the site runs: Python and `$ fairdro ...`, from top to bottom, as one script in an empty folder.
 
-What is not run has a comment `<!-- not run: why -->` above it.
+What is not run has a comment `<!-- not run: why -->` above it, what needs a package of `make docs-check` one such as
+`<!-- needs: lightning -->`.
 """
 
 import glob
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from fairdro.training.engines import ENGINES
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("guide/*.md"), DOCS / "reference" / "index.md"})
-BLOCK = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:<!-- (not run|needs): ([^\n]+) -->\n)?```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {"from-fairlearn": "fairlearn", "from-oxonfair": "oxonfair", "guide/networks": "accelerate"}
 FIGURES = {"scale"}  # written with its commands by benchmarks/scale.py; guide/large-data.md runs them on small files
 
@@ -31,7 +33,11 @@ def name_of(page):
 def blocks_of(page):
     """Return the blocks of a page that are to be run: their line, language and text."""
     text = page.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, found.start(3)), found[2], found[3]) for found in BLOCK.finditer(text) if not found[1]]
+    return [
+        (text.count("\n", 0, found.start(4)), found[3], found[4])
+        for found in BLOCK.finditer(text)
+        if found[1] is None or (found[1] == "needs" and find_spec(found[2]) is not None)
+    ]
 
 
 WITH_CODE = [page for page in PAGES if blocks_of(page) and name_of(page) not in FIGURES]
@@ -59,6 +65,7 @@ def run_console(text, where):
 
 
 @pytest.mark.filterwarnings("ignore:Setting a")  # fairlearn with the newest pandas
+@pytest.mark.filterwarnings("ignore:::lightning")  # of its loggers, workers and devices
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_page_runs(page, tmp_path, monkeypatch):
     for name, package in NEEDS.items():
@@ -78,9 +85,9 @@ def test_python_that_is_not_run_is_known():
         name_of(page)
         for page in PAGES
         for block in BLOCK.finditer(page.read_text(encoding="utf-8"))
-        if block[1] and block[2] == "python"
+        if block[1] == "not run" and block[3] == "python"
     }
-    assert found == {"guide/from-aif360", "guide/networks", "spark"}  # AIF360, Lightning; Spark: tests/test_spark_page.py
+    assert found == {"guide/from-aif360", "spark"}  # AIF360 needs an older scikit-learn; Spark: tests/test_spark_page.py
 
 
 def test_guides_have_code():
