@@ -289,7 +289,7 @@ def test_of_several_classes_every_rate_is_shown_unless_one_is_named():
         ({}, {"target": "fit", "fair_classes": ["maybe"]}, "fair_classes names 'maybe'"),
         ({}, {"missing_groups": "infer"}, "cannot infer groups"),
         ({}, {"missing_groups": "guess"}, "no way with missing groups named 'guess'"),
-        ({"race": None}, {"missing_groups": "ignore"}, "No row has a group"),
+        ({"race": None}, {"missing_groups": "ignore"}, "No row has a value of 'race'; leave it out"),
         ({"race": list(range(400))}, {}, "too many to mean anything"),
         ({"new": list(range(2)) * 200}, {"predictions": ["old", "new"]}, "bring them to one kind"),
         ({"new": [True, False] * 200}, {"predictions": ["old", "new"]}, "bring them to one kind"),

@@ -226,3 +226,9 @@ def test_the_earlier_table_is_named_where_it_is_refused():
     table = pd.DataFrame({"sex": ["f", "m"] * 50, "hired": ["yes", "no", "no", "yes"] * 25})
     with pytest.raises(InputError, match=r"Of the earlier table: There is one group only"):
         audit_table(table, groups=["sex"], predictions=["hired"], earlier=table[table["sex"] == "f"])
+
+
+def test_a_sensitive_column_without_values_is_named():
+    table = pd.DataFrame({"sex": ["f", "m"] * 50, "race": [None] * 100, "hired": ["yes", "no", "no", "yes"] * 25})
+    with pytest.raises(InputError, match="No row has a value of 'race'; leave it out"):
+        audit_table(table, groups=["sex", "race"], predictions=["hired"])

@@ -368,3 +368,14 @@ def test_the_card_says_what_is_predicted_and_for_whom(tmp_path):
     card = (tmp_path / "m" / "model_card.md").read_text(encoding="utf-8")
     for line in (r"- predicts: re\|paid", r"- groups: se\_x", r"- trained on: loans.csv"):
         assert line in card.splitlines()
+
+
+def test_columns_that_are_no_categories_are_named_together(tmp_path):
+    table = pd.DataFrame(
+        {"x": np.arange(3000) % 7, "my id": [f"i{i}" for i in range(3000)], "b": [f"b{i}" for i in range(3000)]}
+    )
+    table.assign(sex=["f", "m"] * 1500, y=[0, 1, 1] * 1000).to_csv(tmp_path / "t.csv", index=False)
+    done = run_here("fit", "t.csv", "--target", "y", "--group", "sex", "--out", "m", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'my id' (3,000), 'b' (3,000)" in done.stderr
+    assert "(--drop 'my id' --drop b)" in done.stderr

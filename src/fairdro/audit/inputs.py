@@ -204,6 +204,9 @@ class Columns:
     def sensitive(self, missing_groups: str) -> pd.DataFrame:
         """Return the group columns of the cells as strings, None where one is missing, and note how many rows miss it."""
         strings = sensitive_columns(self.cells, self.groups, missing_groups, [])
+        for name in self.groups:
+            if strings[name].isna().all():
+                raise InputError(f"No row has a value of {name!r}; leave it out (--group).")
         for name in self.groups if missing_groups == "group" else ():
             if lacking := int(self.counts[strings[name].isna()].sum()):
                 self.notes.append(without_group(lacking, name))

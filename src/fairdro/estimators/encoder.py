@@ -139,6 +139,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
             raise InputError(f"max_categories must be a whole number of at least 2, got {self.max_categories!r}.")
         if not isinstance(self.one_hot, bool):
             raise InputError(f"one_hot must be true or false, got {self.one_hot!r}.")
+        if many := {found.name: len(found.counts) for found in summaries if len(found.counts) > MAX_VALUES}:
+            raise too_many_values(many)
         self.notes_: list[str] = []
         self.columns_ = [column for summary in summaries if (column := self._column(summary)) is not None]
         if not self.columns_:
@@ -164,8 +166,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
 
     def _category(self, found: Summary) -> Column:
         name, missing, counts = found.name, found.missing, found.counts
-        if len(counts) > MAX_VALUES:
-            raise too_many_values(name, len(counts))
         self._note_strings(name, counts)
         kept = sorted(counts, key=lambda value: (-counts[value], value))
         others = len(counts) > self.max_categories

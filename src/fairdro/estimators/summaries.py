@@ -1,5 +1,7 @@
 """What columns hold: numbers, dates or categories, and what some rows of a table say of them."""
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -78,7 +80,7 @@ class Summary:
         for value, count in other.counts.items():
             counts[value] = counts.get(value, 0) + count
         if len(counts) > MAX_VALUES:
-            raise too_many_values(self.name, len(counts), "at least ")
+            raise too_many_values({self.name: len(counts)}, "at least ")
         halved = max(self.halved, other.halved)
         mine, theirs = self._halved(halved), other._halved(halved)
         return replace(
@@ -122,11 +124,18 @@ class Summary:
         return {name: value for name, value in vars(self).items() if name not in {"numbers", "draws"}}
 
 
-def too_many_values(name: str, number: int, at_least: str = "") -> InputError:
-    """Build the sentence for a column of strings that are no categories."""
+def too_many_values(numbers: Mapping[str, int], at_least: str = "") -> InputError:
+    """Build the sentence for columns of strings that are no categories, by the numbers of their values."""
+    if len(numbers) == 1:
+        ((name, number),) = numbers.items()
+        which, them = f"The column {name!r} has {at_least}{number:,} different strings, too many for categories", "it"
+    else:
+        named = ", ".join(f"{name!r} ({number:,})" for name, number in numbers.items())
+        which, them = f"These columns have too many different strings for categories: {named}", "them"
+    drop = " ".join(f"--drop {shlex.quote(name)}" for name in numbers) if len(numbers) > 1 else "--drop"
     return InputError(
-        f"The column {name!r} has {at_least}{number:,} different strings, too many for categories (at most "
-        f"{MAX_VALUES:,}); leave it out (--drop), put its values into fewer, or turn strings of dates or numbers into these."
+        f"{which} (at most {MAX_VALUES:,}); leave {them} out ({drop}), put values into fewer, or turn strings of dates or "
+        "numbers into these."
     )
 
 
