@@ -108,6 +108,7 @@ docs-check: install-docs
 	@mkdir -p build
 	@test -e build/axe-core.tgz || (cd build && npm pack --silent axe-core@4 >/dev/null && mv axe-core-4*.tgz axe-core.tgz) || \
 		echo "No axe-core from npm: accessibility will not be checked."
+	@$(BIN)/pip install --quiet --no-deps oxonfair  # for the page that compares with it
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/test_site.py tests/test_guides.py -q
 
 install-docs: install-test
