@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     with (
         TemporaryDirectory() as folder,
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster),
     ):
         main(Path(folder))

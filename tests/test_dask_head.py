@@ -57,7 +57,7 @@ def held_out(table, seed=0):
 
 @pytest.fixture(scope="module")
 def client():
-    quiet = {"dashboard_address": None, "silence_logs": 50}
+    quiet = {"dashboard_address": ":0", "silence_logs": 50}
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **quiet) as cluster,
         distributed.Client(cluster) as connected,
@@ -271,7 +271,7 @@ def test_without_a_cluster_a_sentence_says_what_to_do(fresh, monkeypatch):
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_while_trees_train_is_said_in_a_sentence(table):
-    quiet = {"dashboard_address": None, "silence_logs": 50}
+    quiet = {"dashboard_address": ":0", "silence_logs": 50}
     long = lightgbm.DaskLGBMClassifier(**TREES | {"n_estimators": 20_000})
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **quiet) as cluster,

@@ -89,7 +89,7 @@ class DaskFairDROHeadClassifier(FairDROHeadClassifier):
     >>> rows = dd.from_pandas(data.X.iloc[:, :8].assign(y=data.y, race=data.a), npartitions=2)
     >>> X = rows.drop(columns=["y", "race"])
     >>> trees = DaskXGBClassifier(n_estimators=5)
-    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
     ...     model = DaskFairDROHeadClassifier(trees, rhos=[0, 1], refit=False)
     ...     model = model.fit(X, rows["y"], sensitive_features=rows["race"])
     >>> model.frontier_["rho"].tolist()
