@@ -214,6 +214,17 @@ def test_resnet_has_the_published_size():
         ResNet18(3, width=0)
 
 
+@pytest.mark.parametrize("width", [2, 4, 7, 8])
+def test_gradients_of_narrow_resnets_are_right(width):
+    """Kernels of oneDNN for few channels wrote past their memory, and came to wrong gradients."""
+    torch.manual_seed(0)
+    model, x = ResNet18(2, width=width, small=True), torch.randn(40, 3, 16, 16)
+    found = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    right = torch.autograd.grad(model.double()(x.double()).square().sum(), list(model.parameters()))
+    for gradient, expected in zip(found, right, strict=True):
+        assert (gradient - expected).norm() < 1e-3 * expected.norm() + 1e-4
+
+
 def train_rank(rank, world, folder, name):
     X, cells = biased_problem(3, 2, n=400)
     recipe = Recipe(epochs=4, batch_size=66, lr=0.02, exact=name != "lbc")

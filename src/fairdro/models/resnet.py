@@ -53,11 +53,14 @@ class ResNet18(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # the order convolutions are fastest in
+        # The order that convolutions are fastest in. With fewer channels than a CPU has lanes, the gradient of a shortcut writes
+        # past its memory in that order: https://github.com/uxlfoundation/oneDNN/issues/6035.
+        self.layout = torch.channels_last if width >= 16 else torch.contiguous_format
+        self.to(memory_format=self.layout)  # type: ignore[call-overload]
 
     def features(self, x: Tensor) -> Tensor:
         """Return the mean of the last feature map ``(N, 8 * width)`` for images ``(N, 3, H, W)``."""
-        x = self.maxpool(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))).relu())
+        x = self.maxpool(self.bn1(self.conv1(x.contiguous(memory_format=self.layout))).relu())
         for number in range(1, 5):
             x = getattr(self, f"layer{number}")(x)
         return x.mean((-2, -1))
