@@ -58,8 +58,8 @@ its split, mini-batch training of linear models for 70 epochs, {SEEDS} seeds, {P
 search ranges (two hyperparameters: a grid of {POINTS} in all), and its rule: the smallest mean DCA on the **test part**
 among points with at least 95 % of Scratch's accuracy. Percent, mean ± sample standard deviation over seeds, the best of
 each column in bold. One split: the sampling error of a test DCA is about 1 point on Adult and 3 on COMPAS, so the page
-compares with the paper; it does not say which method is best on new data. [The paper's page](paper.md) has its
-mathematics and its figures."""
+compares with the paper; it does not say which method is best on new data. On COMPAS 40 test rows are decided by random
+initial weights, as in the authors' code: [the paper's page](paper.md) says why, and has its mathematics and its figures."""
 
 STANDARD = f"""\
 Baselines that count every sample the same instead of every cell, {STANDARD_POINTS} points; the paper shows these as curves

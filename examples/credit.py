@@ -21,7 +21,7 @@ from fairdro.metrics import dca, group_report
 
 
 def make_applicants(n: int, seed: int) -> pd.DataFrame:
-    """Draw a table with numbers, categories, dates and gaps."""
+    """Draw a table with numbers, categories, dates and missing values."""
     rng = np.random.default_rng(seed)
     woman, reliable = rng.random(n) < 0.4, rng.random(n) < 0.6
     table = pd.DataFrame(
@@ -62,7 +62,7 @@ for name, model in {"plain": plain, "fair": fair}.items():
 # %%
 # What changed
 # ------------
-# Women who repay were refused more often than men who repay. Of the fair model the gap is smaller in both classes;
+# Women who repay were refused more often than men who repay. With the fair model the gap is smaller in both classes;
 # lines are 95 % intervals on test rows.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")

@@ -2,7 +2,7 @@
 A head on models of a Dask cluster
 ==================================
 
-Rows on a Dask cluster: LightGBM trains there, and a sample of what it says of held-out rows is enough for a head.
+Rows on a Dask cluster: LightGBM trains there, and a sample of its held-out predictions is enough for a head.
 
 Here the cluster is two processes of this machine; elsewhere, `Client("tcp://scheduler:8786")`.
 """

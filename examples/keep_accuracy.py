@@ -2,7 +2,7 @@
 Keep the ordinary accuracy
 ==========================
 
-Whoever must keep ordinary accuracy: every row counts the same, and 99 % of the correct predictions are kept.
+If you must keep ordinary accuracy: every row counts the same, and 99 % of the correct predictions are kept.
 
 By default every class and group counts the same, which costs correct predictions where a class is rare.
 """

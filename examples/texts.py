@@ -32,7 +32,7 @@ ACCENT = {"city": "folks", "coast": "mate"}
 
 
 def message(kind: str, dialect: str) -> str:
-    """Draw a message: two or three words that tell its kind, fillers, and now and then one that tells the dialect."""
+    """Draw a message: one to three words that tell its kind, fillers, and now and then one that tells the dialect."""
     words = [*rng.choice(WORDS[kind, dialect], rng.integers(1, 4)), *rng.choice(FILLERS, 4)]
     if rng.random() < 0.25:  # a slip: a word of another kind
         words.append(rng.choice(WORDS[rng.choice(KINDS), dialect]))
@@ -58,7 +58,7 @@ train, test = train_test_split(np.arange(len(messages)), test_size=0.5, random_s
 
 
 def fit_network(rho: float | None) -> np.ndarray:
-    """Return what a network says of the test messages."""
+    """Return a network's predictions for the test messages."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(bags.shape[1], 16), nn.ReLU(), nn.Linear(16, len(KINDS)))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01, weight_decay=1e-3)

@@ -28,7 +28,7 @@ groups = HistGradientBoostingClassifier(max_iter=60)  # guesses the group of a r
 # %%
 # A head on new rows, and one on old rows
 # ---------------------------------------
-# The forest knows the rows it was trained on nearly by heart. There its errors, to which a head is fitted, are few and
+# The forest has nearly memorised the rows it was trained on. There its errors, to which a head is fitted, are few and
 # not those that it makes on new people: what such a head promises on old rows, it does not keep. How far it is off depends
 # on how much a model has memorised: a forest with larger leaves, or boosting, does less harm. This one shows it best.
 

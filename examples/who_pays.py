@@ -2,7 +2,7 @@
 Who pays for equal accuracies
 =============================
 
-Who pays for fairness? Three classes whose scores lie otherwise in each group can be made equal by giving one up.
+Who pays for fairness? Three classes whose scores differ between groups can be made equal by giving one up.
 
 The guard against levelling down passes such a radius over, and words say who loses and gains.
 """
