@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fairdro._utils.parts import Parts
 from fairdro._utils.progress import Stage, quiet
-from fairdro.audit.inputs import Columns, Outcome, as_arrow
+from fairdro.audit.inputs import Columns, Outcome
 from fairdro.audit.rates import (
     Grouping,
     calibration_table,
@@ -207,9 +207,8 @@ def audit_table(
     """
     if missing_groups == "infer":
         raise InputError("An audit cannot infer groups, as it has no model of them; use 'group' or 'ignore'.")
-    named = [*predictions, *([target] if target is not None else []), *([score] if score is not None else []), *groups]
     with stage("reading") as on_step:
-        columns = Columns(as_arrow(table, named), list(groups), list(predictions), target, score, threshold, on_step)
+        columns = Columns(table, list(groups), list(predictions), target, score, threshold, on_step)
     outcomes = columns.outcomes(favourable)
     fair = columns.fair_codes(fair_classes)
     sensitive = columns.sensitive(missing_groups)

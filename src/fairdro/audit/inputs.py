@@ -59,7 +59,7 @@ class Columns:
 
     Parameters
     ----------
-    table : pyarrow.Table or Parts
+    table : pyarrow.Table, DataFrame or Parts
         Read once, by batches.
     groups, predictions : list of str
     target, score : str, optional
@@ -80,7 +80,7 @@ class Columns:
 
     def __init__(
         self,
-        table: pa.Table | Parts,
+        table: pa.Table | pd.DataFrame | Parts,
         groups: list[str],
         predictions: list[str],
         target: str | None,
@@ -91,8 +91,10 @@ class Columns:
         self.notes: list[str] = []
         self.groups, self.predictions, self.target, self.score = groups, predictions, target, score
         self.favourable: str | None = None
-        self._classes = list(dict.fromkeys([*predictions, *([target] if target is not None else [])]))
-        named = [*predictions, *([target] if target is not None else []), *([score] if score is not None else [])]
+        classes = [*predictions, *([target] if target is not None else [])]
+        self._classes = list(dict.fromkeys(classes))
+        named = [*classes, *([score] if score is not None else [])]
+        table = _as_arrow(table, [*named, *groups])
         _check_names(table, groups, predictions, score, named)
         if threshold is not None and score is None:
             raise InputError("A threshold is for a score; name the column that holds it (--score), or leave it out.")
@@ -231,7 +233,7 @@ class Columns:
         return class_codes(fair_classes or None, self._coded[1])
 
 
-def as_arrow(table: pa.Table | pd.DataFrame | Parts, names: Collection[str]) -> pa.Table | Parts:
+def _as_arrow(table: pa.Table | pd.DataFrame | Parts, names: Collection[str]) -> pa.Table | Parts:
     """Return a table of pyarrow or in files; of a DataFrame, the columns that are named, or why they cannot be read."""
     if isinstance(table, pa.Table | Parts):
         return table
