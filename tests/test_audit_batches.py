@@ -160,7 +160,7 @@ for path in (few, many):
 """
 
 
-@pytest.mark.parametrize(("score", "bytes_per_row"), [((), 8), (("--score", "p"), 48)])
+@pytest.mark.parametrize(("score", "bytes_per_row"), [pytest.param((), 8, marks=pytest.mark.slow), (("--score", "p"), 48)])
 def test_memory_is_that_of_counts_and_scores(tmp_path, score, bytes_per_row):
     """Of 1.5 million rows, strings alone took more than 300 bytes each when all were read at once."""
     unit = 1 if sys.platform == "darwin" else 1024

@@ -198,6 +198,7 @@ def test_figures_that_cannot_be_written_are_one_sentence(out, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_benches_in_one_folder_are_kept_apart(tmp_path):
     for objective in ("balanced", "standard"):
         methods = ["scratch", "rw", "fairdro"]

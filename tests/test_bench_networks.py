@@ -211,6 +211,7 @@ def test_banks_that_learn_from_a_teacher_share_it(images, tmp_path, monkeypatch)
     assert not (tmp_path / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_precision_is_part_of_a_network_and_close_to_single(images, tmp_path):
     single, half = (
         run_bench(plan_of(images, methods=["scratch"], seeds=1, precision=precision, epochs=4), tmp_path / str(precision))
@@ -324,6 +325,7 @@ def test_a_stored_network_is_checked_before_it_is_used(out, tmp_path):
         outcome.bank.refusal()
 
 
+@pytest.mark.slow
 def test_texts_by_an_encoder(encoder, tmp_path):
     rng = np.random.default_rng(0)
     words = {"good": ["cat", "likes", "bird"], "bad": ["dog", "hears", "fish"]}

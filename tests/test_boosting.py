@@ -39,6 +39,7 @@ def features_file(path, n):
     save_features(path, 5 * X.numpy() + 2, Examples("f", None, cells.y.numpy(), groups, ["a", "b", "c"], parts, ""))
 
 
+@pytest.mark.slow
 def test_a_bench_of_boosted_trees(tmp_path):
     features_file(tmp_path / "f.safetensors", n=500)
     options = ("--model", "boosting", "--solvers", "head,weights", "--methods", "scratch,fairdro", "--points", "2")
@@ -122,7 +123,11 @@ def test_probabilities_are_those_of_people_whatever_the_radius(people, strategy)
 
 @pytest.mark.parametrize(
     ("strategy", "backend"),
-    [("head", "lightgbm"), ("head", "xgboost"), ("weights", "lightgbm"), ("weights", "xgboost")],
+    [
+        ("head", "lightgbm"),
+        ("weights", "xgboost"),
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("head", "xgboost"), ("weights", "lightgbm"))),
+    ],
 )
 def test_an_estimator_from_table_to_file(people, tmp_path, strategy, backend):
     X, y, group = people

@@ -136,9 +136,9 @@ def test_no_strength_is_scratch(name):
         ("fairdro_wo_dro", {"lam": 3.0}),
         ("rvp", {"rho": 10.0}),
         ("fairdro", {"rho": 5.0}),
-        ("fairdro_wo_smoothing", {"rho": 5.0}),
-        ("fairdro_wo_classwise", {"rho": 5.0}),
-        ("fairdro_nonnegative", {"rho": 5.0}),
+        pytest.param("fairdro_wo_smoothing", {"rho": 5.0}, marks=pytest.mark.slow),
+        pytest.param("fairdro_wo_classwise", {"rho": 5.0}, marks=pytest.mark.slow),
+        pytest.param("fairdro_nonnegative", {"rho": 5.0}, marks=pytest.mark.slow),
     ],
 )
 def test_a_strong_method_narrows_the_gap(name, strong):

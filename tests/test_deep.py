@@ -162,6 +162,7 @@ def own(celeba, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_own_images_and_an_encoder_of_hugging_face(own, tmp_path):
     options = ("--data", own, "--model", own / "encoder", "--size", "32")
     done = run_here("train", "images", *options, "--epochs", "1", "--out", "run", cwd=tmp_path)

@@ -50,6 +50,7 @@ def test_a_radius_narrows_the_gap_and_needs_no_group_to_predict(problem):
     assert fair.weights_.sum(1) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_multilayer_perceptron_too(problem):
     X, y, a = problem
     model = FairDROClassifier(rho=0.5, model="mlp").fit(X, y, sensitive_features=a)

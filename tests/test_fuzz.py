@@ -1,6 +1,6 @@
 """Any table through fit, predict, audit and head: it works and keeps its laws, or one sentence says why not.
 
-50 tables by default; ``make fuzz SEED=7 EXAMPLES=1000`` for more.
+20 tables by default; ``make fuzz SEED=7 EXAMPLES=1000`` for more.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from fairdro.estimators import FairDROBoostingClassifier, tables
 from fairdro.training.controller import Controller
 from tables import KINDS, Dialect, Sample, samples, to_csv
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "20"))
 REFUSALS = ["already; rename or remove it", "CSV cannot hold"]  # of what a model was trained on
 STEPS = 12
 ended = Counter()

@@ -244,6 +244,7 @@ def test_the_command_line_says_who_pays_and_keeps_what_is_asked_for(tmp_path):
     assert (done.returncode, "no objective named 'ordinary'" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_intervals_of_pairs_hold_the_change_often_enough_and_are_narrower():
     rng, held, widths = np.random.default_rng(0), 0, []
     for _ in range(400):
@@ -295,6 +296,7 @@ def test_merging_counts_held_out_rows():
     assert whole.group_names_ == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_training_as_usual_is_shown_beside_plain_training(tmp_path):
     X, y, a = people()
     for model in (FairDROClassifierCV(rhos=[0, 5], cv=3), FairDROHeadClassifier(LogisticRegression(), rhos=[0, 5], cv=3)):

@@ -291,7 +291,10 @@ def _replaced(options, wrong):
     return [wrong[1] if i and options[i - 1] == wrong[0] else option for i, option in enumerate(options)]
 
 
-@pytest.mark.parametrize(("n_classes", "n_groups", "soft"), [(2, 2, False), (3, 2, False), (2, 2, True)])
+@pytest.mark.parametrize(
+    ("n_classes", "n_groups", "soft"),
+    [(3, 2, False), *(pytest.param(2, 2, soft, marks=pytest.mark.slow) for soft in (False, True))],
+)
 def test_a_head_on_linear_models_narrows_the_gap_on_new_rows(n_classes, n_groups, soft):
     X, cells = biased_problem(n_classes, n_groups, n=6000, soft=soft)
     train, test = torch.arange(4000), torch.arange(4000, 6000)

@@ -130,11 +130,11 @@ def test_weights_where_groups_are_unknown():
 
 CLASSIFIERS = [
     FairDROClassifier(5.0),
-    FairDROClassifier(1.0, model="mlp"),
-    FairDROClassifierCV(5.0, cv=2),
+    pytest.param(FairDROClassifier(1.0, model="mlp"), marks=pytest.mark.slow),
+    pytest.param(FairDROClassifierCV(5.0, cv=2), marks=pytest.mark.slow),
     FairDROHeadClassifier(LogisticRegression(), rho=5.0, cv=2),
-    FairDROHeadClassifier(LogisticRegression(), rho=5.0, cv=2, joint="cells"),
-    FairDROBoostingClassifier(5.0, cv=2, n_estimators=20, n_jobs=1),
+    pytest.param(FairDROHeadClassifier(LogisticRegression(), rho=5.0, cv=2, joint="cells"), marks=pytest.mark.slow),
+    pytest.param(FairDROBoostingClassifier(5.0, cv=2, n_estimators=20, n_jobs=1), marks=pytest.mark.slow),
     FairDROBoostingClassifier(5.0, strategy="weights", n_estimators=20, n_jobs=1),
 ]
 
@@ -165,6 +165,7 @@ def test_gaps_are_closed_on_new_rows_by_groups_of_some(model, how, monkeypatch, 
     model.set_params(missing_groups="refuse")
 
 
+@pytest.mark.slow
 def test_inferring_helps_where_few_groups_are_known():
     """One in fifty is known: by the known rows alone nothing is learned, by inferred shares nearly as much as by all."""
     gaps = []

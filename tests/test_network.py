@@ -134,6 +134,7 @@ print(model.top.weight.flatten().tolist())
 """
 
 
+@pytest.mark.slow
 def test_killed_for_real_it_ends_the_same(tmp_path):
     def start(path, pause):
         command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path), str(pause)]

@@ -180,7 +180,7 @@ def test_a_diverged_final_model_is_flagged():
 
 
 @shapes
-@pytest.mark.parametrize("l2", [1e-3, 1e-2, 1.0])
+@pytest.mark.parametrize("l2", [pytest.param(1e-3, marks=pytest.mark.slow), 1e-2, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_the_penalty_is_that_of_scikit_learn(n_classes, n_groups, l2):
     X, cells = biased_problem(n_classes, n_groups)
     per_sample = (len(cells) * cells.spread(1 / cells.counts) / cells.counts.numel()).numpy()

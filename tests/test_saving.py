@@ -47,7 +47,7 @@ def saved(problem, tmp_path_factory):
     ],
     ids=lambda model: f"{type(model).__name__}-{model.model}",
 )
-@pytest.mark.parametrize("labels", [str, bool, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (int, object))])
+@pytest.mark.parametrize("labels", [str, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (bool, int, object))])
 def test_what_was_saved_comes_back(problem, tmp_path, model, labels):
     X, y, a = problem
     y = {str: y, object: y.astype(object), int: np.unique(y, return_inverse=True)[1] + 5, bool: y == "low"}[labels]

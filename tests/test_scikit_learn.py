@@ -135,7 +135,7 @@ def test_the_perceptrons_radius_can_be_chosen_too(problem):
     assert model.frontier_["accuracy"].min() > 0.6
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"])
 def test_many_fits_in_workers_are_the_fits_alone(problem, backend):
     X, y, a = problem
     radii, threads = [0.0, 1.0, 5.0, 20.0], torch.get_num_threads()

@@ -172,6 +172,7 @@ def test_damage_is_found_before_training(tmp_path, monkeypatch):
         run_bench(PLAN, tmp_path)
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_folder(tmp_path, whole):
     both = [start(tmp_path), start(tmp_path, "--workers", "2")]
     for process in both:

@@ -159,6 +159,7 @@ def test_the_round_with_the_smallest_robust_error_is_kept():
         torch.testing.assert_close(torch.from_numpy(METRICS["accuracy"](found)), 1 - errors[rounds - 1, p].mean()[None])
 
 
+@pytest.mark.slow
 def test_training_errors_deceive_and_others_do_not():
     """On COMPAS, trees that equalise training rows leave new ones unequal; held-out rows and bags fix it."""
     rule, settings = FairDRO(rho=(4.0, 8.0, 16.0), softness=0.02), TreeSettings(n_estimators=100, threads=1)
