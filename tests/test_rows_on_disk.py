@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from fairdro import FairDROClassifierCV
 from fairdro.cells import Cells
 from fairdro.errors import InputError
+from fairdro.estimators.layers import fit_scaler
 from fairdro.groups import Groups
 from fairdro.metrics import balanced_accuracy, dca
 from fairdro.training import blocks
@@ -51,6 +52,20 @@ def fit_in_memory(X, y, a):
     ((train, test),) = DrawnSplit().split(RowsOnDisk(None, X.shape))
     classifier = FairDROClassifierCV(cv=[(train, test)], rhos=[0, 0.3, 1, 3])
     return classifier.fit(X, np.array(CLASSES)[y], sensitive_features=np.array(GROUPS)[a])
+
+
+def test_means_and_scales_are_those_of_all_rows_also_of_rare_values():
+    X = np.random.default_rng(0).normal(1000, 2, size=(500_000, 3)).astype(np.float32)
+    X[:, 1] = 0
+    X[[7, 200_000, 499_999], 1] = 5e6  # a sample would hardly have one of them
+    X[:, 2] = 0.1
+    with on_disk(X) as kept:
+        (train, _), *_ = DrawnSplit().split(kept)
+        for rows in (np.arange(len(X)), train):
+            mean, variance = kept.moments(rows)
+            np.testing.assert_allclose(mean, X[rows].mean(0, dtype=np.float64), rtol=1e-12)
+            np.testing.assert_allclose(variance[:2], X[rows][:, :2].var(0, dtype=np.float64), rtol=1e-6)
+            assert fit_scaler(kept, rows, None).scale_[2] == 1  # which is constant
 
 
 @settings(deadline=None, max_examples=50)

@@ -9,7 +9,7 @@ import torch
 from fairdro._utils.progress import bar
 from fairdro.cells import Cells
 from fairdro.estimators.choice import FrontierMixin, HeldOut
-from fairdro.estimators.layers import ROWS_PER_PIECE, pieces_of, scaled
+from fairdro.estimators.layers import pieces_of, scaled
 from fairdro.estimators.linear import LayerClassifier, method_for
 from fairdro.groups import TOO_FEW
 from fairdro.methods import FairDRO, Method
@@ -66,7 +66,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
         Share of rows, or which rows, to set aside before anything else, stratified by class and group: they neither train
         nor choose the model, and then certify it. By default none; 0.2 with ``rule=CertifiedDCA()``. Steps of a pipeline
         before this one see these rows; where they learn from them, set rows aside yourself and use
-        :func:`fairdro.certificates.certify`.
+        :func:`fairdro.selection.certify`.
     delta : float, default 0.05
         Probability with which the certificate may be wrong; a ``CertifiedDCA`` has its own.
     random_state : int, default 0
@@ -85,7 +85,7 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
     confusion_ : ndarray of shape (P, Y, A, Y)
         Held-out rows by radius, class, group and prediction.
     certificate_ : Certificate
-        With ``certify``: upper bounds of the gaps, see :func:`fairdro.certificates.certify`.
+        With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
     classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`FairDROClassifier`.
     coef_, intercept_, coefs_, intercepts_, plain_coefs_, plain_intercepts_
@@ -188,8 +188,9 @@ class FairDROClassifierCV(FrontierMixin, LayerClassifier):
                 trained, scaler = self._train(sweep, X, cells, train, part(i))
                 double = next(trained.model.parameters()).dtype == torch.float64
                 logits.append(self._train_plain(X, cells, train, None).logits(X, test))
-                ordinary = torch.from_numpy(logits[-1].argmax(1)).split(ROWS_PER_PIECE)
-                for rows, as_usual in zip(pieces_of(test), ordinary, strict=True):
+                pieces = pieces_of(test, X.shape[1])
+                ordinary = torch.from_numpy(logits[-1].argmax(1)).split([len(rows) for rows in pieces])
+                for rows, as_usual in zip(pieces, ordinary, strict=True):
                     predictions = trained.predict(scaled(X, rows, scaler, double=double)[:])[0]
                     own = cells.take(torch.from_numpy(rows))
                     judged.append(HeldOut.of(predictions, as_usual, own, plain_radius(self._radii())))

@@ -7,6 +7,7 @@ reads its share of the files, and all come to the same encoder.
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,12 +39,13 @@ from fairdro.estimators.tables import (
 )
 from fairdro.fixed_sequence import CertifiedDCA
 from fairdro.groups import Groups
-from fairdro.training.processes import agreed, gathered_arrays, world
+from fairdro.training.processes import agreed, gathered_arrays, gathered_text, world
 from fairdro.training.rows import MOST_NUMBERS, DrawnSplit, RowsOnDisk, draws_of, held_out
 
 GB = 1_000_000_000
 BYTES_PER_FEATURE, BYTES_PER_FIELD = 16, 16  # of a row in memory: as it is, encoded, scaled, and in a fold
-MOST_BYTES_PER_FIELD = 100
+BYTES_PER_CHARACTER = 2  # of strings: in the files' own format, and as pandas has them
+MOST_BYTES_PER_FIELD = 100 * BYTES_PER_FEATURE  # of a column with a hundred categories
 BYTES_ON_DISK, BYTES_PER_ROW_ON_DISK, BYTES_PER_NUMBER = 1.4 * GB, 40, 12  # in memory all the same: libraries, rows, samples
 FEWEST_NUMBERS = 1 << 22  # of a sample to be of use
 PIECE_BYTES = 1 << 26
@@ -107,6 +109,7 @@ def fit_parts(
     encoder = TableEncoder().learn(survey.columns)
     width = len(source.features if model == "boosting" else encoder.get_feature_names_out())
     needed = survey.rows * (width * BYTES_PER_FEATURE + len(parts.schema) * BYTES_PER_FIELD)
+    needed += BYTES_PER_CHARACTER * sum(column.characters for column in survey.columns)
     asked = f"about {_in_words(needed)} of memory, and {_in_words(memory)} may be used (--memory)"
     if world() == 1 and needed <= memory:
         with stage("loading") as on_step:
@@ -159,6 +162,9 @@ def _fit_on_disk(
 ) -> FittedTable:
     """Encode the rows into a temporary file, and train on that."""
     classes, y = np.unique(survey.labels, return_inverse=True)
+    for name, number in zip(classes, np.bincount(y, weights=survey.cells["rows"].to_numpy()), strict=True):
+        if number < 2:
+            raise InputError(f"The class {str(name)!r} has one row; it takes two, one to train on and one to hold out.")
     groups, notes = survey.groups(missing_groups)
     n_groups = len(groups.names) + groups.unknown_group
     codes = y * n_groups + groups.values
@@ -230,8 +236,9 @@ def _encoded(
 
 
 def _check_room(needed: int, folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
-    if needed > free:
+    hosts = [text.rpartition(" ") for text in gathered_text(f"{socket.gethostname()} {needed}")]
+    needed = sum(int(bytes_there) for host, _, bytes_there in hosts if host == socket.gethostname())
+    if needed > (free := shutil.disk_usage(folder).free):
         raise InputError(
             f"The encoded rows need {_in_words(needed)} on disk, but {folder} has {_in_words(free)} left; name a folder "
             "with more by TMPDIR."

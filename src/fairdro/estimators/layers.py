@@ -10,11 +10,10 @@ import torch
 from sklearn.preprocessing import StandardScaler
 
 from fairdro.methods import Method
-from fairdro.training.rows import RowsOnDisk, ScaledRows, total
+from fairdro.training.rows import RowsOnDisk, ScaledRows
 from fairdro.training.trained import STEPS, TrainedBank
 
-ROWS_PER_PIECE = 65_536  # rows scaled at a time, so that a large table is not held twice
-ROWS_TO_SCALE_BY = 2**18  # of rows on disk
+ROWS_PER_PIECE, NUMBERS_PER_PIECE = 65_536, 65_536 * 100  # scaled at a time, so that a large table is not held twice
 LEAST_VARIANCE = 1e-14  # relative to the squared mean; below, a column is constant
 
 
@@ -48,31 +47,20 @@ class Layers:
 
     def logits(self, X: Any, rows: np.ndarray) -> np.ndarray:
         """Return the logits of some rows ``(n, Y)``, piece by piece."""
-        return np.concatenate([self.forward(_dense(X[piece])) for piece in pieces_of(rows)])
+        return np.concatenate([self.forward(_dense(X[piece])) for piece in pieces_of(rows, X.shape[1])])
 
 
 def fit_scaler(X: Any, rows: np.ndarray, weight: torch.Tensor | None) -> StandardScaler:
-    """Return means and scales of some rows, taken piece by piece; of rows on disk, those of a sample of all processes."""
-    if isinstance(X, RowsOnDisk):
-        return _fit_scaler_on_disk(X, rows)
+    """Return means and scales of some rows, taken piece by piece; of rows on disk, those of all processes."""
     scaler = StandardScaler()
+    if isinstance(X, RowsOnDisk):
+        scaler.mean_, scaler.var_ = X.moments(rows)
+        scaler.scale_ = np.where(scaler.var_ > LEAST_VARIANCE * scaler.mean_**2, np.sqrt(scaler.var_), 1.0)
+        return scaler
     first = 0
-    for piece in pieces_of(rows):
+    for piece in pieces_of(rows, X.shape[1]):
         part = None if weight is None else weight[first : (first := first + len(piece))].double().numpy()
         scaler.partial_fit(_dense(X[piece]), sample_weight=part)
-    return scaler
-
-
-def _fit_scaler_on_disk(X: RowsOnDisk, rows: np.ndarray) -> StandardScaler:
-    n = float(total(X, torch.tensor(float(len(rows)))))
-    sample = rows[X.drawn(rows, ROWS_TO_SCALE_BY / n)]
-    features = X[sample].astype(np.float64)
-    count, sums = (total(X, torch.as_tensor(value)) for value in (float(len(sample)), features.sum(0)))
-    mean = (sums / count).numpy()
-    squares = total(X, torch.from_numpy(((features - mean) ** 2).sum(0)))
-    scaler = StandardScaler()
-    scaler.mean_, scaler.var_ = mean, (squares / count).numpy()
-    scaler.scale_ = np.where(scaler.var_ > LEAST_VARIANCE * mean**2, np.sqrt(scaler.var_), 1.0)
     return scaler
 
 
@@ -82,7 +70,7 @@ def scaled(X: Any, rows: np.ndarray, scaler: StandardScaler, *, double: bool) ->
         return ScaledRows(X, rows, scaler.mean_, scaler.scale_, torch.float64 if double else torch.float32)
     out = np.empty((len(rows), X.shape[1]), dtype=np.float64 if double else np.float32)
     first = 0
-    for piece in pieces_of(rows):
+    for piece in pieces_of(rows, X.shape[1]):
         out[first : (first := first + len(piece))] = scaler.transform(_dense(X[piece]))
     return torch.from_numpy(out)
 
@@ -91,9 +79,10 @@ def _dense(X: Any) -> np.ndarray:
     return (X.toarray() if hasattr(X, "toarray") else X).astype(np.float64, copy=False)
 
 
-def pieces_of(rows: np.ndarray) -> list[np.ndarray]:
-    """Cut rows into pieces that are looked at one at a time; of no rows, one that is empty."""
-    return [rows[i : i + ROWS_PER_PIECE] for i in range(0, max(len(rows), 1), ROWS_PER_PIECE)]
+def pieces_of(rows: np.ndarray, width: int) -> list[np.ndarray]:
+    """Cut rows of so many features into pieces that are looked at one at a time; of no rows, one that is empty."""
+    most = max(min(ROWS_PER_PIECE, NUMBERS_PER_PIECE // width), 1)
+    return [rows[i : i + most] for i in range(0, max(len(rows), 1), most)]
 
 
 def until_converged(

@@ -119,6 +119,11 @@ class Summary:
         """The median of a number or date; of more than ``MOST_NUMBERS`` that were learned in pieces, that of a sample."""
         return float(np.median(np.concatenate(self.numbers)))
 
+    @property
+    def characters(self) -> int:
+        """Of all strings."""
+        return sum(len(value) * count for value, count in self.counts.items())
+
     def to_state(self) -> dict[str, Any]:
         """Return all but the numbers and their draws as plain numbers and strings."""
         return {name: value for name, value in vars(self).items() if name not in {"numbers", "draws"}}

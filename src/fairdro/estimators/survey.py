@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from fairdro._utils.parts import Parts
@@ -154,9 +153,8 @@ class Survey:
         lacking = {name: int(rows[values[name].is_null().to_numpy()].sum()) for name in names}
         for name, number in lacking.items():
             refuse_missing(number, self.rows, f"sensitive feature {name!r}", missing_groups)
-        many = encode_groups(pd.concat([strings] * 10, ignore_index=True), missing_groups)  # a group has ten rows or more
         notes = [without_group(number, name) for name, number in lacking.items() if number and missing_groups == "group"]
-        return many.take(np.arange(self.cells.num_rows)), notes
+        return encode_groups(strings, missing_groups, counts=rows), notes
 
 
 def _of_all(columns: list[Summary]) -> list[Summary]:

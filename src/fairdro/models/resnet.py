@@ -53,8 +53,8 @@ class ResNet18(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        # The order that convolutions are fastest in. With fewer channels than a CPU has lanes, the gradient of a shortcut writes
-        # past its memory in that order: https://github.com/uxlfoundation/oneDNN/issues/6035.
+        # The order that convolutions are fastest in; with fewer channels than a CPU has lanes, the gradient of a shortcut
+        # writes past its memory in it: https://github.com/uxlfoundation/oneDNN/issues/6035
         self.layout = torch.channels_last if width >= 16 else torch.contiguous_format
         self.to(memory_format=self.layout)  # type: ignore[call-overload]
 

@@ -95,6 +95,23 @@ class RowsOnDisk:
             view, offset = view[read:], offset + read
         return out.astype(np.float32, copy=False)
 
+    def moments(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance ``(D,)`` of some rows of every process, in double precision."""
+        count, mean, squares = 0.0, np.zeros(self.shape[1]), np.zeros(self.shape[1])
+        for window, own in self._windows(rows):
+            part = window[own]
+            center = part.mean(0, dtype=np.float64)
+            part = part - center.astype(np.float32)
+            more = np.einsum("ij,ij->j", part, part, dtype=np.float64)
+            both = count + len(part)
+            squares += more + (center - mean) ** 2 * (count * len(part) / both)
+            mean += (center - mean) * (len(part) / both)
+            count = both
+        rows_of_all = total(self, torch.tensor(count))
+        mean_of_all = (total(self, torch.from_numpy(count * mean)) / rows_of_all).numpy()
+        squares_of_all = total(self, torch.from_numpy(squares + count * (mean - mean_of_all) ** 2))
+        return mean_of_all, (squares_of_all / rows_of_all).numpy()
+
     def sample(self, share: float) -> np.ndarray:
         """Return the numbers of about this share of the rows; a smaller sample is part of a larger one."""
         return np.flatnonzero(self.drawn(np.arange(len(self)), share))
