@@ -103,12 +103,16 @@ bench-busy: install-test
 docs: install-docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/site
 
-# Check the site: links, anchors, search, and accessibility by axe-core in chromium, where npm and chromium are installed.
+# Check the site: links, anchors, search, and accessibility by axe-core in chromium, where npm and chromium are installed. The page
+# on AIF360 needs an older scikit-learn, so an environment of its own.
 docs-check: install-docs
 	@mkdir -p build
 	@test -e build/axe-core.tgz || (cd build && npm pack --silent axe-core@4 >/dev/null && mv axe-core-4*.tgz axe-core.tgz) || \
 		echo "No axe-core from npm: accessibility will not be checked."
 	@$(BIN)/pip install --quiet --no-deps oxonfair  # for the page that compares with it
+	@test -e build/aif360/installed || ($(PYTHON) -m venv build/aif360 && \
+		build/aif360/bin/pip install --quiet --disable-pip-version-check aif360==0.6.1 'scikit-learn<1.6' && \
+		touch build/aif360/installed) || echo "No AIF360 from pip: its code on the page that compares with it will not be run."
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/test_site.py tests/test_guides.py -q
 
 install-docs: install-test

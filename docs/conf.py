@@ -1,11 +1,12 @@
 """How Sphinx builds the site: ``make docs``, offline, into build/site.
 
-Links to the repository, and the button "Edit", appear when ``pyproject.toml`` says where it is::
+Links to the repository and the button "Edit" need its address: workflows of GitHub tell it, elsewhere ``pyproject.toml`` can::
 
     [project.urls]
     Repository = "https://..."
 """
 
+import os
 import posixpath
 import re
 import tomllib
@@ -26,6 +27,8 @@ ROOT = Path(__file__).parents[1]
 REPOSITORY = (
     tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {}).get("Repository")
 )
+if REPOSITORY is None and "GITHUB_REPOSITORY" in os.environ:
+    REPOSITORY = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
 
 extensions = [
     "myst_parser",
@@ -91,6 +94,8 @@ def setup(app: Any) -> None:
     app.connect("config-inited", lambda *_: _write_command_line())
     app.connect("source-read", _link_the_gallery)
     app.connect("autodoc-process-docstring", _drop_labels_of_others)
+    app.connect("viewcode-follow-imported", _stay_at_aliases)
+    app.connect("html-page-context", _lead_back_from_sources)
     app.connect("html-page-context", _edit_only_what_is_written_by_hand)
 
 
@@ -116,6 +121,18 @@ def _drop_labels_of_others(app: Any, what: str, name: str, found: Any, options: 
     """What is inherited from scikit-learn refers to labels of its own site."""
     if getattr(found, "__module__", "").startswith("sklearn."):
         lines[:] = [re.sub(r":ref:`([^<`]+?)\s*<[^`]*>`", r"\1", line) for line in lines]
+
+
+def _stay_at_aliases(app: Any, module: str, name: str) -> str | None:
+    """A state is a dict, but not of the module builtins."""
+    return module if name == "State" else None
+
+
+def _lead_back_from_sources(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """What a module defines may be listed under another, whose name viewcode takes for all of the module or for none."""
+    if page.startswith("_modules/"):
+        to_itself = r"/generated/((?:\w+\.)*(\w+))\.html#(?:\w+\.)*\2(?=[.\"])"
+        context["body"] = re.sub(to_itself, r"/generated/\1.html#\1", context["body"])
 
 
 def _edit_only_what_is_written_by_hand(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

@@ -2,10 +2,12 @@
 
 A block is a paragraph, a list item or a table. A block with decimal numbers links the page of results they are from; a list
 item or a table may leave that to the paragraph before it. Every decimal number of the block stands on one of these pages,
-with the same digits; numbers that belong together, as in 79.1 / 1.9, 4.6 ± 1.9 or 1.7 to 2.8, follow each other there.
+with the same digits; numbers that belong together, as in 79.1 / 1.9, 4.6 ± 1.9 or 1.7 to 2.8, follow each other there. In a
+block that links a page which benchmarks/ writes, whole numbers stand there, too, if they are like 45,222 or in %, points, s
+or times.
 
-Code, whole numbers and versions (Python 3.11) are not looked at. Other numbers that nobody measured are named in a comment
-of the block: <!-- given: 0.02 0.95 -->
+Code, other whole numbers and versions (Python 3.11) are not looked at. Other numbers that nobody measured are named in a
+comment of the block: <!-- given: 0.02 0.95 -->
 """
 
 import re
@@ -13,6 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*\.\d+(?![\w]|\.\d)")
+WHOLE = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+(?!\w|[.,]\d)|\d+(?=\s(?:%|(?:points?|s|times)\b)))")
+STANDING = re.compile(r"(?<![\w.,])\d(?:[\d,]*\d)?(?!\w|[.,]\d)")
+RESULTS = {f"{path.stem}.md" for path in (Path(__file__).parents[1] / "benchmarks").iterdir()}
 TOGETHER = re.compile(rf"{NUMBER.pattern}(?:\s*(?:/|±|to|\()\s*{NUMBER.pattern})+")
 GIVEN = re.compile(r"<!--\s*given:(.*?)-->", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s#]+\.md)(?:#[^)]*)?\)")
@@ -58,6 +63,10 @@ def problems(block: str, folder: Path, linked: list[str]) -> Iterator[str]:
     for number in dict.fromkeys(NUMBER.findall(said)):
         if number not in given and number not in anywhere:
             yield f"{number} is not on {' or '.join(linked)}" if linked else f"{number} has no page"
+    whole = {number for line in lines for number in STANDING.findall(line)}
+    for number in dict.fromkeys(WHOLE.findall(said)) if RESULTS.intersection(Path(page).name for page in linked) else ():
+        if number not in given | whole:
+            yield f"{number} is not on {' or '.join(linked)}"
     for row in said.split("\n") if said.lstrip().startswith("|") else [" ".join(said.split())]:
         for run in TOGETHER.finditer(row):
             numbers = [number for number in NUMBER.findall(run[0]) if number not in given]

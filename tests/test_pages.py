@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pictures import TOLERANCE, difference
+
 ROOT = Path(__file__).parents[1]
 DOCS, BENCHMARKS = ROOT / "docs", ROOT / "benchmarks"
 PAGES = {
@@ -42,8 +44,8 @@ def test_the_page_is_made_from_the_results(script, pages, tmp_path, monkeypatch)
     assert {path.name for path in tmp_path.iterdir()} == PAGES[script]
     for path in tmp_path.glob("*.md"):
         assert path.read_text(encoding="utf-8") == (DOCS / path.name).read_text(encoding="utf-8"), "run `make figures`"
-    for picture in PAGES[script]:
-        assert (DOCS / picture).exists()
+    for path in tmp_path.glob("*.png"):
+        assert difference(path, DOCS / path.name) < TOLERANCE, f"{path.name} is not what is committed; run `make figures`"
 
 
 def test_a_changed_result_changes_its_page(pages, tmp_path, monkeypatch):
@@ -53,6 +55,15 @@ def test_a_changed_result_changes_its_page(pages, tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "RESULTS", tmp_path)
     write("estimators", monkeypatch)
     assert (tmp_path / "estimators.md").read_text(encoding="utf-8") != (DOCS / "estimators.md").read_text(encoding="utf-8")
+
+
+def test_a_changed_result_changes_its_picture(pages, tmp_path, monkeypatch):
+    kept = pages.results("choices")
+    kept["reliability"][9]["share"] += 1.0  # of 100
+    (tmp_path / "choices.json").write_text(json.dumps(kept), encoding="utf-8")
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    write("choices", monkeypatch)
+    assert difference(tmp_path / "choices.png", DOCS / "choices.png") > 2 * TOLERANCE
 
 
 def test_make_figures_writes_every_page():

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pictures import TOLERANCE, difference
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -21,9 +23,15 @@ def script(tmp_path, monkeypatch):
     return load
 
 
+def same_pictures(folder):
+    changed = [path.name for path in folder.glob("*.png") if not difference(path, ROOT / "docs" / path.name) < TOLERANCE]
+    assert changed == [], "not what is committed; run `make figures`"
+
+
 def test_the_tables_are_made_from_the_results_without_training(script, tmp_path):
     assert script("reproduction").page() == (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     assert (tmp_path / "reproduction.png").exists()
+    same_pictures(tmp_path)
 
 
 def test_the_page_of_the_paper_is_made_from_the_results_without_training(script, tmp_path):
@@ -33,6 +41,7 @@ def test_the_page_of_the_paper_is_made_from_the_results_without_training(script,
     shown = set(re.findall(r"\]\(([\w-]+\.png)\)", (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")))
     assert drawn <= shown
     assert all((ROOT / "docs" / name).exists() for name in shown)
+    same_pictures(tmp_path)
 
 
 def test_a_name_without_a_part_and_a_part_that_is_not_used_are_errors(script):

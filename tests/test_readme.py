@@ -1,19 +1,31 @@
 """What the README shows, runs."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+
+from command import run_here
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    shlex.split(line.removeprefix("$ "), comments=True)
+    for block in re.findall(r"^```console\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+SET_UP = {"make", "source", "pip"}  # which change the environment, and are not run
 
 
 def run_blocks(number, folder):
     """Run the first so many Python blocks one after the other; return what they print, and plain training's DCA of it."""
-    code = "\n".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[:number])
+    code = "\n".join(PYTHON[:number])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -33,6 +45,31 @@ def test_the_example_of_heads_runs_after_it(tmp_path):
     shown, plain = run_blocks(2, tmp_path)
     (gap,) = re.findall(r"With a head: DCA = (\S+)", shown)
     assert float(gap) < 0.6 * plain
+
+
+def test_the_loop_of_pytorch_runs_by_itself():
+    *_, block = PYTHON
+    assert len(PYTHON) == 3, "run a further block, too"
+    names = {}
+    exec(block, names)  # noqa: S102 - our own page
+    assert names["network"].weight.isfinite().all()
+    assert names["criterion"].state_dict()
+
+
+def test_the_commands_run(tmp_path):
+    rng = np.random.default_rng(0)
+    sex, income = rng.choice(["f", "m"], 600), rng.choice(["high", "low"], 600)
+    hours = 40 + 5 * rng.normal(size=600) + 6 * (income == "high") - 4 * (sex == "f")
+    people = pd.DataFrame({"job": rng.choice(["office", "shop", None], 600), "hours": hours, "sex": sex, "income": income})
+    people[:400].to_csv(tmp_path / "people.csv", index=False)
+    people[400:].to_csv(tmp_path / "new.csv", index=False)
+    ours = [arguments for program, *arguments in COMMANDS if program == "fairdro"]
+    assert {program for program, *_ in COMMANDS} - SET_UP == {"fairdro"}
+    assert [command for command, *_ in ours] == ["fit", "predict", "audit"]
+    for arguments in ours:
+        done = run_here(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    assert (tmp_path / "audit.html").exists()
 
 
 def test_links_and_pictures_exist():

@@ -25,8 +25,20 @@ LOOKED_AT = [
     "index.html",
     "guide/choose.html",
     "auto_examples/credit.html",
+    "reference/index.html",
     "reference/generated/fairdro.FairDROClassifierCV.html",
 ]
+
+
+FOCUS = """() => {
+    const focused = document.activeElement, looks = [null, "::after"].map((part) => getComputedStyle(focused, part));
+    const name = focused.matches(".search-button") ? "search" : focused.getAttribute("href") ?? focused.outerHTML;
+    return [name, looks.some((look) => look.outlineStyle !== "none" || look.boxShadow !== "none")];
+}"""  # what has it, and whether that is seen; a card has its outline behind its link
+SHOWN = """(place) => {
+    const {top} = document.querySelector(`section${place} h2`).getBoundingClientRect();
+    return location.hash === place && top >= 0 && top < innerHeight;
+}"""
 
 
 class Page(HTMLParser):
@@ -95,19 +107,57 @@ def open_page(chromium, path, width, scheme):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("page", LOOKED_AT)
-def test_a_page_is_readable(site, axe, chromium, page, width, scheme):
+def test_a_page_fits_its_window(site, chromium, page, width, scheme):
     context, tab = open_page(chromium, site / page, width, scheme)
     try:
         assert tab.evaluate("document.documentElement.dataset.theme") == scheme
         if pictures := os.environ.get("FAIRDRO_SCREENSHOTS"):
             Path(pictures).mkdir(parents=True, exist_ok=True)
             tab.screenshot(path=str(Path(pictures) / f"{Path(page).stem}-{width}-{scheme}.png"))
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width, "the page is wider than the window"
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    finally:
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("page", LOOKED_AT)
+def test_a_page_is_readable(site, axe, chromium, page, width, scheme):
+    context, tab = open_page(chromium, site / page, width, scheme)
+    try:
         tab.evaluate(axe)
         found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
         worst = [(one["id"], one["help"], [node["html"][:200] for node in one["nodes"]][:5]) for one in found
                  if one["impact"] in ("serious", "critical")]  # fmt: skip
         assert worst == []
+    finally:
+        context.close()
+
+
+def tab_to(tab, wanted):
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        reached, seen = tab.evaluate(FOCUS)
+        assert seen, f"the focus on {reached} cannot be seen"
+        if reached == wanted:
+            return
+    pytest.fail(f"Tab does not reach {wanted}")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_front_page_works_by_keyboard(site, chromium, width):
+    front = site / "index.html"
+    context, tab = open_page(chromium, front, width, "light")
+    try:
+        doors = tab.locator(".sd-card a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+        assert len(doors) == 3
+        for wanted in ("#main-content", "search", *doors):  # in this order
+            tab_to(tab, wanted)
+        for door in doors:
+            tab.goto(front.as_uri())
+            tab_to(tab, door)
+            tab.keyboard.press("Enter")
+            tab.wait_for_function(SHOWN, arg=door, timeout=5_000)
     finally:
         context.close()
 

@@ -74,12 +74,25 @@ class Cells:
     groups : Tensor
         Group codes ``(..., N)`` (integer), or membership ``(..., N, A)`` (floating point).
     n_classes, n_groups : int
+        Their numbers.
     sample_weight : Tensor of shape (..., N), optional
         Counts a sample as this many.
     known : Tensor of bool, shape (..., N), optional
         Whether the group of a sample is known; by default of all. Those of others are inferred shares, or the last group.
     unknown_group : bool, default False
         Whether the last group holds the samples whose group is not known: no group to be fair to.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.cells import Cells
+    >>> cells = Cells(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1]), n_classes=2, n_groups=2)
+    >>> cells.counts
+    tensor([[1., 1.],
+            [0., 2.]], dtype=torch.float64)
+    >>> cells.means(torch.tensor([0.1, 0.2, 0.3, 0.5]))  # NaN in an empty cell
+    tensor([[0.1000, 0.2000],
+            [   nan, 0.4000]])
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from fairdro.bounds import clopper_pearson_upper, gap_bound
 from fairdro.errors import InputError, check_share
 from fairdro.metrics import Confusion, cell_accuracy, class_codes, confusion
 
-__all__ = ["CERTIFIED", "Certificate", "Plan", "certify", "rows_needed"]
+__all__ = ["Certificate", "Plan", "certify", "rows_needed"]
 
 MOST_ROWS, LEAST_DELTA = 1e9, 1e-9
 NOISE = 2000  # draws of what will be observed
@@ -36,7 +36,7 @@ class Certificate:
     """What rows that neither trained nor chose a model say for certain of its gaps.
 
     A bound is too small with a probability of at most ``delta``, each by itself: where several are relied on at once, divide
-    delta by their number. Made by :func:`~fairdro.certificates.certify`.
+    delta by their number. Made by :func:`~fairdro.selection.certify`.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ def _mean_gap(right: np.ndarray, sizes: np.ndarray, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many rows to collect, made by :func:`~fairdro.certificates.rows_needed`.
+    """How many rows to collect, made by :func:`~fairdro.selection.rows_needed`.
 
     Attributes
     ----------

@@ -36,6 +36,16 @@ class Groups:
     unknown_group : bool
         Whether samples of unknown group are a further group behind the last, without a name; otherwise their membership is
         equal shares of the groups they may belong to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.groups import Groups
+    >>> groups = Groups(np.array([0, 1, 1]), ["heads", "tails"])
+    >>> len(groups), groups.soft
+    (3, False)
+    >>> Groups(np.array([[1.0, 0.0], [0.3, 0.7]]), ["heads", "tails"]).soft
+    True
     """
 
     values: np.ndarray
@@ -52,7 +62,13 @@ class Groups:
         return len(self.values)
 
     def take(self, rows: np.ndarray) -> Self:
-        """Groups of the samples at ``rows``."""
+        """Groups of the samples at ``rows``.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Their numbers.
+        """
         return replace(self, values=self.values[rows], known=None if self.known is None else self.known[rows])
 
     @property

@@ -23,9 +23,9 @@ from fairdro.errors import InputError, unknown_name
 from fairdro.groups import TOO_FEW, as_column, encode_groups, encode_labels
 
 __all__ = [
-    "METRICS", "Confusion", "FairClasses", "balanced_accuracy", "cell_accuracy", "class_accuracy", "class_codes",
-    "confusion", "confusion_counts", "dca", "demographic_parity_difference", "deo", "equalized_odds_difference",
-    "group_report", "kept_accuracy", "lost_counts", "metric_table", "standard_accuracy", "wilson_interval", "worst_accuracy",
+    "METRICS", "Confusion", "balanced_accuracy", "cell_accuracy", "class_accuracy", "confusion", "dca",
+    "demographic_parity_difference", "deo", "equalized_odds_difference", "group_report", "metric_table", "standard_accuracy",
+    "wilson_interval", "worst_accuracy",
 ]  # fmt: skip
 
 FairClasses = Sequence[int] | None
@@ -65,7 +65,27 @@ def cell_accuracy(counts: np.ndarray) -> np.ndarray:
 
 
 def wilson_interval(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both ends of Wilson's 95 % interval of a share among ``n`` samples, NaN where there are none."""
+    """Return both ends of Wilson's 95 % interval of a share among ``n`` samples, NaN where there are none.
+
+    Parameters
+    ----------
+    share : array-like
+        Observed shares, between 0 and 1.
+    n : array-like
+        Of how many samples each.
+
+    Returns
+    -------
+    low, high : ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.metrics import wilson_interval
+    >>> low, high = wilson_interval(np.array([0.9, 0.9]), np.array([10, 1000]))
+    >>> low.round(3), high.round(3)
+    (array([0.596, 0.88 ]), array([0.982, 0.917]))
+    """
     z2 = NormalDist().inv_cdf(0.975) ** 2
     n = np.where(n > 0, n, np.nan)
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
@@ -98,6 +118,18 @@ METRICS: dict[str, Metric] = {
     ),
     "demographic_parity_difference": lambda counts, fair=None: np.fmax.reduce(_gap(_rates(counts.sum(-3)), -2), axis=-1),
 }
+"""The metrics by name, functions of counts ``(..., Y, A, Y)`` and, optionally, the codes of the classes that gaps are about.
+
+Examples
+--------
+>>> import numpy as np
+>>> from fairdro.metrics import METRICS
+>>> counts = np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]])
+>>> round(float(METRICS["dca"](counts)), 3)
+0.075
+>>> round(float(METRICS["dca"](counts, [1])), 3)
+0.1
+"""
 
 
 def kept_accuracy(
@@ -141,9 +173,31 @@ def class_accuracy(counts: np.ndarray) -> np.ndarray:
 
 
 def metric_table(counts: np.ndarray, fair_classes: FairClasses = None) -> pd.DataFrame:
-    """Return a row per model with its metrics, from ``(P, Y, A, Y)``, as tables and selection rules have them.
+    """Return a row per model with its metrics, as tables and selection rules have them.
 
     The columns are :data:`METRICS`, and ``class_accuracy_0`` and so on: the accuracy of every class, averaged over groups.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (P, Y, A, Y)
+        Samples by class, group and prediction, of every model.
+    fair_classes : sequence of int, optional
+        Codes of the classes that gaps between groups are about; by default all.
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.metrics import metric_table
+    >>> counts = np.array([[[90, 10], [85, 15]], [[20, 80], [30, 70]]])
+    >>> table = metric_table(np.stack([counts, counts[::-1, :, ::-1]]))
+    >>> table[["accuracy", "dca", "class_accuracy_0"]].round(3)
+       accuracy    dca  class_accuracy_0
+    0     0.812  0.075             0.875
+    1     0.812  0.075             0.750
     """
     by_class = class_accuracy(counts)
     columns = {name: metric(counts, fair_classes) for name, metric in METRICS.items()}
@@ -457,7 +511,7 @@ def dca(
     fair_classes: Any = None,
     labels: Any = None,
 ) -> float:
-    r"""Difference of conditional accuracy (paper, Eq. 1).
+    r"""Difference of conditional accuracy, equation 1 of the paper.
 
     .. math:: \frac{1}{|Y|} \sum_y \max_{a, a'} |P(\hat Y = y | A = a, Y = y) - P(\hat Y = y | A = a', Y = y)|
 
@@ -477,7 +531,7 @@ def dca(
 
     See Also
     --------
-    fairdro.certificates.certify : An upper bound of it.
+    fairdro.selection.certify : An upper bound of it.
     group_report : The accuracies it is made of, with intervals.
 
     Examples

@@ -29,11 +29,10 @@ from fairdro.fixed_sequence import CertifiedDCA
 from fairdro.frontier import best_accuracy, best_dca, knee
 from fairdro.groups import TOO_FEW
 from fairdro.metrics import FairClasses, kept_accuracy, metric_table
-from fairdro.who_pays import KEEP_CLASS_ACCURACY, changes, who_pays, who_pays_most
+from fairdro.who_pays import KEEP_CLASS_ACCURACY, changes, who_pays
 
 __all__ = [
     "RULES",
-    "AsAsked",
     "CertifiedDCA",
     "Choice",
     "Guard",
@@ -43,20 +42,9 @@ __all__ = [
     "Rule",
     "certify",
     "changes",
-    "check_rule",
-    "choose",
-    "choose_radius",
-    "has_gap",
-    "judged_cells",
-    "plain_radius",
-    "points_of",
-    "points_rule_from",
     "rows_needed",
     "rule_from",
-    "rule_text",
-    "small_cells",
     "who_pays",
-    "who_pays_most",
 ]
 
 
@@ -87,6 +75,7 @@ class Choice:
 
 
 Rule = Callable[[pd.DataFrame, pd.Series], Choice]
+"""A selection rule: called with a DataFrame of points and the row of plain training, it returns a :class:`Choice`."""
 
 
 @dataclass(frozen=True)
@@ -317,6 +306,7 @@ RULES: dict[str, Callable[..., KeepAccuracy | LimitDCA | Knee | CertifiedDCA]] =
     "knee": Knee,
     "certified-dca": CertifiedDCA,
 }
+"""The selection rules by the names that :func:`rule_from`, ``--select`` and saved models know; add one of your own here."""
 
 
 def rule_from(text: str) -> KeepAccuracy | LimitDCA | Knee | CertifiedDCA:

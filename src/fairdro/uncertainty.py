@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairdro.errors import InputError
 
-__all__ = ["ChiSquareBall", "Simplex", "UncertaintySet"]
+__all__ = ["ChiSquareBall", "Simplex"]
 
 LARGEST = 1e6  # larger losses, infinite ones among them, count as this
 SMALLEST = 1e-30  # divides zeros
@@ -20,7 +20,7 @@ SMALLEST = 1e-30  # divides zeros
 
 @dataclass(frozen=True, eq=False)
 class ChiSquareBall:
-    r"""Weights within a chi-square distance of uniform (paper, Eq. 4).
+    r"""Weights within a chi-square distance of uniform, equation 4 of the paper.
 
     .. math:: Q_\rho = \{q : \sum_a q_a = 1,\; |A| \sum_a (q_a - 1/|A|)^2 \le \rho\}
 
@@ -105,7 +105,7 @@ class ChiSquareBall:
 
 @dataclass(frozen=True)
 class Simplex:
-    """All probability vectors over the groups, as in Group DRO (paper, Eq. 3).
+    """All probability vectors over the groups, as in Group DRO, equation 3 of the paper.
 
     See Also
     --------

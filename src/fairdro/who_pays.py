@@ -22,9 +22,31 @@ def changes(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None)
     Parameters
     ----------
     plain, chosen : Confusion
+        Of the two models.
     lost : ndarray of shape (Y, A), optional
         How many rows plain training predicts right and the chosen model wrong. With them, intervals are those of pairs
         (Agresti and Min, 2005); without, as if both had been judged on rows of their own, so too wide.
+
+    Returns
+    -------
+    DataFrame
+        A row per class and group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.metrics import Confusion
+    >>> from fairdro.selection import changes
+    >>> names = ["rejected", "approved"], ["f", "m"]
+    >>> plain = Confusion(np.array([[[90, 10], [85, 15]], [[40, 60], [30, 70]]]), *names)
+    >>> chosen = Confusion(np.array([[[86, 14], [86, 14]], [[32, 68], [31, 69]]]), *names)
+    >>> changes(plain, chosen)[["plain", "chosen", "change"]].round(2)
+                    plain  chosen  change
+    class    group
+    rejected f       0.90    0.86   -0.04
+             m       0.85    0.86    0.01
+    approved f       0.60    0.68    0.08
+             m       0.70    0.69   -0.01
     """
     before, after = (cell_accuracy(c.counts).ravel() for c in (plain, chosen))
     count, change = chosen.counts.sum(-1).ravel(), after - before
@@ -60,7 +82,31 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
 def who_pays(plain: Confusion, chosen: Confusion, lost: np.ndarray | None = None, *, most: int = 3) -> list[str]:
     """Say in words which classes and groups lose and gain against plain training; cells with too few rows are left out.
 
-    Parameters are those of :func:`changes`; at most ``most`` cells that lose are named.
+    Parameters
+    ----------
+    plain, chosen : Confusion
+        Of the two models, on the same rows.
+    lost : ndarray of shape (Y, A), optional
+        As of :func:`changes`.
+    most : int, default 3
+        At most so many cells that lose are named.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdro.metrics import Confusion
+    >>> from fairdro.selection import who_pays
+    >>> names = ["rejected", "approved"], ["f", "m"]
+    >>> plain = Confusion(np.array([[[90, 10], [85, 15]], [[40, 60], [30, 70]]]), *names)
+    >>> chosen = Confusion(np.array([[[86, 14], [86, 14]], [[32, 68], [31, 69]]]), *names)
+    >>> for sentence in who_pays(plain, chosen, most=1):
+    ...     print(sentence)
+    f / rejected loses 4.0 points (-5.0 to 13.0) against plain training.
+    f / approved gains most: 8.0 points (-5.3 to 21.3).
     """
     table = changes(plain, chosen, lost)
     judged = _judged(table)

@@ -31,9 +31,36 @@ def known_dataset(name: str) -> Dataset:
 class Bank:
     """One method over its grid and its seeds, on one split of one dataset: what is trained together.
 
-    ``objective`` is that of the bench it belongs to. ``fair_classes`` are the names of the classes that gaps are about,
-    where these are not all. A bank with a ``network`` has one point and one seed. ``epochs`` are those of the mini-batch
-    solver, where they are not the paper's.
+    Attributes
+    ----------
+    dataset : str
+        Its name.
+    method : Method
+        With one value or several of its hyperparameters.
+    model, solver : str
+        Names; by default linear models and the full-batch solver.
+    seeds : tuple of int
+        Of initial weights and batches.
+    protocol : {"validated", "paper"}
+        How the data are split.
+    split : int
+        Seed of the split; 0 is the paper's.
+    objective : {"balanced", "standard"}
+        That of the bench it belongs to.
+    fair_classes : tuple of str
+        Names of the classes that gaps are about, where these are not all.
+    epochs : int, optional
+        Of the mini-batch solver, where they are not the paper's.
+    network : Network, optional
+        What is trained from end to end on images or texts: one point and one seed.
+
+    Examples
+    --------
+    >>> from fairdro.bench import Bank
+    >>> from fairdro.methods import FairDRO
+    >>> bank = Bank("compas", FairDRO(rho=(0.0, 1.0)))
+    >>> str(bank), bank.method.points, bank.refusal() is None
+    ('compas / fairdro / linear / fullbatch', 2, True)
     """
 
     dataset: str
@@ -66,7 +93,13 @@ class Bank:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Bank:
-        """Make a bank from plain data."""
+        """Make a bank from plain data.
+
+        Parameters
+        ----------
+        spec : dict of str to Any
+            What :meth:`spec` returned.
+        """
         rest = {key: value for key, value in spec.items() if key not in {"method", "hyperparameters"}}
         method = get_method(spec["method"])(**spec["hyperparameters"])
         tuples = {name: tuple(spec[name]) for name in ("seeds", "fair_classes")}
@@ -81,7 +114,13 @@ class Bank:
         return {name: getattr(self, name) for name in BENCH} | told
 
     def fair_codes(self, class_names: list[str]) -> tuple[int, ...] | None:
-        """Return the codes of the classes that gaps are about; None for all."""
+        """Return the codes of the classes that gaps are about; None for all.
+
+        Parameters
+        ----------
+        class_names : list of str
+            Of all classes.
+        """
         return class_codes(self.fair_classes or None, np.array(class_names))
 
     @property

@@ -7,7 +7,20 @@ from fairdro.bench.tables import to_latex, to_markdown
 
 
 def write_outputs(summary: Summary) -> None:
-    """Write ``results.csv``, ``report.html``, the table and the pictures into the folder of the store."""
+    """Write ``results.csv``, ``report.html``, the table and the pictures into the folder of the store.
+
+    Parameters
+    ----------
+    summary : Summary
+        Of a bench.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairdro.bench import Store, Summary, write_outputs
+    >>> summary = Summary(Store(Path("results")))  # of a bench that was run into this folder
+    >>> write_outputs(summary)  # doctest: +SKIP
+    """
     from fairdro.bench.figures import pictures, save_chart  # noqa: PLC0415 - a second to load, which workers can do without
 
     out = summary.store.out

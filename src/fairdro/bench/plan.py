@@ -14,7 +14,8 @@ import pandas as pd
 
 from fairdro.bench.bank import Bank, known_dataset
 from fairdro.bench.network import Network
-from fairdro.data import DATASETS, PROTOCOLS, is_features, names
+from fairdro.data import DATASETS, PROTOCOLS, names
+from fairdro.data.features import is_features
 from fairdro.errors import InputError, unknown_name
 from fairdro.frontier import fill_holes
 from fairdro.methods import METHODS, OBJECTIVES, Baseline, FairDRO, Method, get_method

@@ -29,7 +29,8 @@ from fairdro.bench.tables import (
 )
 from fairdro.frontier import convex_envelope
 from fairdro.methods import METHODS, get_method
-from fairdro.selection import Guard, KeepAccuracy, Rule, who_pays, who_pays_most
+from fairdro.selection import Guard, KeepAccuracy, Rule, who_pays
+from fairdro.who_pays import who_pays_most
 
 CHOSEN_ON = {
     "paper": "The paper's protocol chooses on the test part and judges on it too, which is optimistic.",

@@ -185,7 +185,27 @@ def _train_and_store(bank: Bank, out: Path, on_step: OnStep) -> None:
 
 
 def run_bank(bank: Bank, on_step: OnStep | None = None) -> Outcome:
-    """Train one bank on a table and judge its models on the test part, and on the validation part where there is one."""
+    """Train one bank on a table and judge its models on the test part, and on the validation part where there is one.
+
+    Parameters
+    ----------
+    bank : Bank
+        What to train.
+    on_step : callable, optional
+        Called with the steps that are done, and their number.
+
+    Returns
+    -------
+    Outcome
+
+    Examples
+    --------
+    >>> from fairdro.bench import Bank, run_bank
+    >>> from fairdro.methods import FairDRO
+    >>> outcome = run_bank(Bank("compas", FairDRO(rho=(0.0, 10.0))))
+    >>> outcome.rows["dca"].is_monotonic_decreasing
+    True
+    """
     if (reason := bank.refusal()) is not None:
         return Outcome(bank, refused=reason)
     dataset = known_dataset(bank.dataset)

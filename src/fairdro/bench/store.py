@@ -72,13 +72,36 @@ class Outcome:
 
     Attributes
     ----------
+    bank : Bank
+        What was trained.
+    refused : str, optional
+        Why it could not be.
     seconds : float
         Wall time of the whole bank.
     diverged : ndarray of bool, shape (S, P)
+        Models that are not to be used.
     confusion : dict of str to ndarray of shape (S, P, Y, A, Y)
         Counts on the ``test`` and ``train`` parts, and on the ``validation`` part where there is one.
     weights, accuracy : ndarray of shape (T, S, P, Y, A)
         Cell weights and training accuracy per cell at the shares ``progress`` (T,) of training.
+    progress : ndarray of shape (T,)
+        These shares.
+    class_names, group_names : list of str
+        Of the data.
+
+    See Also
+    --------
+    run_bank : Makes one.
+
+    Examples
+    --------
+    >>> from fairdro.bench import Bank, run_bank
+    >>> from fairdro.methods import Scratch
+    >>> outcome = run_bank(Bank("compas", Scratch()))
+    >>> outcome.confusion["test"].shape, len(outcome.rows)
+    ((1, 1, 2, 2, 2), 1)
+    >>> outcome.judged[0].group_names
+    ['Non-Caucasian', 'Caucasian']
     """
 
     bank: Bank
@@ -94,7 +117,17 @@ class Outcome:
 
     @classmethod
     def of(cls, bank: Bank, trained: Trained, confusion: dict[str, np.ndarray]) -> Self:
-        """Return what came of a bank that was trained and judged."""
+        """Return what came of a bank that was trained and judged.
+
+        Parameters
+        ----------
+        bank : Bank
+            What was trained.
+        trained : Trained
+            What its engine returned.
+        confusion : dict of str to ndarray of shape (S, P, Y, A, Y)
+            Counts by part of the data.
+        """
         weights, accuracy = trained.history.weights, trained.history.accuracy
         moments = np.unique(np.linspace(0, len(weights) - 1, MOMENTS).round().astype(int))
         return cls(
@@ -134,7 +167,13 @@ class Outcome:
         return pd.concat([rows, *metrics], axis=1)
 
     def with_seeds(self, others: Sequence["Outcome"]) -> "Outcome":
-        """Return it together with what came of the same models with other seeds; the history is its own."""
+        """Return it together with what came of the same models with other seeds; the history is its own.
+
+        Parameters
+        ----------
+        others : sequence of Outcome
+            With those seeds.
+        """
         every = [self, *others]
         seeds = tuple(seed for outcome in every for seed in outcome.bank.seeds)
         return replace(
@@ -177,7 +216,13 @@ class Outcome:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read a file, None if it is of another format; say in a sentence if it is damaged."""
+        """Read a file, None if it is of another format; say in a sentence if it is damaged.
+
+        Parameters
+        ----------
+        path : Path
+            Of the file.
+        """
         try:
             with safetensors.safe_open(path, "numpy") as file:
                 about = dict(file.metadata() or {})

@@ -60,7 +60,34 @@ STUDY_KINDS = {
 
 @dataclass(frozen=True)
 class Study:
-    """Benches that share a folder, the number of worker processes or a cluster, the selection rule and its guard."""
+    """Benches that share a folder, the number of worker processes or a cluster, the selection rule and its guard.
+
+    Attributes
+    ----------
+    plans : list of BenchPlan
+        The benches.
+    out : Path
+        Their folder.
+    workers : int, optional
+        Processes; by default one per core or GPU, or one where training uses all cores by itself.
+    rule : Rule
+        By default the paper's.
+    guard : Guard
+        Against levelling down.
+    cluster : str, optional
+        Address of a Dask scheduler, instead of workers.
+
+    See Also
+    --------
+    read_study : Reads one.
+
+    Examples
+    --------
+    >>> from fairdro.bench import BenchPlan, Study
+    >>> study = Study([BenchPlan(datasets=["compas"])])
+    >>> study.out, study.workers_for(study.plans[0])
+    (PosixPath('results'), 1)
+    """
 
     plans: list[BenchPlan]
     out: Path = Path("results")
@@ -74,7 +101,13 @@ class Study:
             raise InputError(f"workers must be at least 1, got {self.workers}.")
 
     def workers_for(self, plan: BenchPlan) -> int:
-        """Return how many processes train a plan: one where it uses all cores by itself, else one per core or GPU."""
+        """Return how many processes train a plan: one where it uses all cores by itself, else one per core or GPU.
+
+        Parameters
+        ----------
+        plan : BenchPlan
+            One of the study's.
+        """
         if self.workers is not None:
             return self.workers
         if torch.cuda.is_available() and plan.network is not None:
@@ -100,7 +133,27 @@ class _Lines:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study, or say which line is wrong."""
+    r"""Read a study, or say which line is wrong.
+
+    Parameters
+    ----------
+    path : Path
+        A TOML file.
+
+    Returns
+    -------
+    Study
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairdro.bench import read_study
+    >>> lines = 'select = "max-dca=0.05"', "[[bench]]", 'datasets = ["compas"]', 'methods = ["scratch", "fairdro"]'
+    >>> _ = Path("study.toml").write_text("\n".join(lines))
+    >>> study = read_study(Path("study.toml"))
+    >>> study.rule, study.plans[0].methods
+    (LimitDCA(max_dca=0.05), ['scratch', 'fairdro'])
+    """
     try:
         text = path.read_text(encoding="utf-8")
         content = tomllib.loads(text)

@@ -22,7 +22,26 @@ from fairdro.selection import Guard, Rule
 
 @dataclass(frozen=True)
 class Summary:
-    """What a store holds so far, and the points that a selection rule, by default the paper's, chooses from it, guarded."""
+    """What a store holds so far, and the points that a selection rule, by default the paper's, chooses from it, guarded.
+
+    Attributes
+    ----------
+    store : Store
+        Of a bench.
+    rule : Rule
+        By default the paper's.
+    guard : Guard
+        Against levelling down.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairdro.bench import BenchPlan, Store, Summary, run_bench
+    >>> _ = run_bench(BenchPlan(datasets=["compas"], methods=["scratch"]), Path("results"))
+    >>> summary = Summary(Store(Path("results")))
+    >>> list(summary.selected["method"])
+    ['scratch']
+    """
 
     store: Store
     rule: Rule = PAPER_RULE

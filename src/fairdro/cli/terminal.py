@@ -26,7 +26,8 @@ from fairdro._utils.progress import OnStep
 from fairdro.errors import InputError
 
 if TYPE_CHECKING:
-    from fairdro.bench import Bank, OnBankStep
+    from fairdro.bench import Bank
+    from fairdro.bench.run import OnBankStep
 
 SECONDS_BETWEEN_LINES = 30
 console = Console() if sys.stdout.isatty() else Console(width=140)

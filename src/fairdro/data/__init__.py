@@ -23,8 +23,7 @@ from fairdro.data.utkface import check_utkface, load_utkface
 from fairdro.errors import InputError, unknown_name
 
 __all__ = [
-    "DATASETS", "PROTOCOLS", "Dataset", "Entry", "Examples", "Kind", "Part", "Split", "check_data", "is_features",
-    "load_dataset", "names",
+    "DATASETS", "PROTOCOLS", "Dataset", "Entry", "Examples", "Part", "Split", "check_data", "load_dataset",
 ]  # fmt: skip
 
 Kind = Literal["table", "images", "texts"]
@@ -42,6 +41,15 @@ class Entry:
     load, check : callable
         The parameters of ``load`` are the options of :func:`load_dataset`, the first line of its docstring is the summary.
         ``check``, where there is one, compares files with those that were published, in sentences.
+
+    Examples
+    --------
+    >>> from fairdro.data import Dataset, Entry
+    >>> def load_coins(*, rows: int = 100) -> Dataset:
+    ...     "Load made-up rows of two classes and two groups."
+    >>> entry = Entry("table", load_coins)  # DATASETS["coins"] = entry gives it a name
+    >>> entry.summary, list(entry.options)
+    ('Load made-up rows of two classes and two groups.', ['rows'])
     """
 
     kind: Kind
@@ -59,7 +67,15 @@ class Entry:
         return inspect.signature(self.load).parameters
 
     def check_options(self, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse options that the dataset does not have or that are of another type, and ask for those it needs."""
+        """Refuse options that the dataset does not have or that are of another type, and ask for those it needs.
+
+        Parameters
+        ----------
+        name : str
+            Of the dataset.
+        options : dict
+            As they are given to :func:`load_dataset`.
+        """
         for key, value in options.items():
             if key not in self.options:
                 raise InputError(f"{name} has no option {key!r}; it has: {', '.join(self.options)}.")
@@ -83,6 +99,7 @@ DATASETS: dict[str, Entry] = {
     "hatexplain": Entry("texts", load_hatexplain, check_hatexplain),
     "texts": Entry("texts", load_text_table),
 }
+"""The datasets by name; with an entry here, :func:`~fairdro.load_dataset`, benches and the command line know yours."""
 
 
 def names(*kinds: Kind) -> list[str]:
@@ -138,7 +155,27 @@ def load_dataset(name: str, **options: Any) -> Dataset | Examples:
 
 
 def check_data(name: str, data: Path) -> list[str]:
-    """Say in sentences whether images or texts are those that were published."""
+    """Say in sentences whether images or texts are those that were published.
+
+    Parameters
+    ----------
+    name : str
+        Of a dataset whose files were published and counted: ``utkface``, ``celeba``, ``civilcomments`` or ``hatexplain``.
+    data : Path
+        The folder or file that holds them.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairdro.data import check_data
+    >>> Path("25_0_1_20170116232725357.jpg.chip.jpg").touch()  # one of 22,013
+    >>> check_data("utkface", Path())[0]
+    'under 20 / White: 0 images, 2,049 published.'
+    """
     checks = {name: entry.check for name, entry in DATASETS.items() if entry.check is not None}
     if name not in checks:
         raise unknown_name("dataset of images or texts to check", name, list(checks))

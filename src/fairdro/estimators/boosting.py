@@ -108,7 +108,7 @@ class FairDROBoostingClassifier(FairDROHeadClassifier):
     calibration_ : ndarray of shape (1 + Y,)
         Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
     certificate_ : Certificate
-        With ``certify``: upper bounds of the gaps, see :func:`fairdro.certificates.certify`.
+        With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
     feature_importances_ : ndarray of shape (D,)
         Share of the gain in predicting the class that is due to every column.
     n_estimators_ : int

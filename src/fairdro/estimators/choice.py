@@ -35,12 +35,11 @@ from fairdro.selection import (
     points_of,
     small_cells,
     who_pays,
-    who_pays_most,
 )
 from fairdro.training.folds import FOLDS, folds_of
 from fairdro.training.rows import is_shared, total
 from fairdro.training.threads import torch_threads
-from fairdro.who_pays import KEEP_CLASS_ACCURACY
+from fairdro.who_pays import KEEP_CLASS_ACCURACY, who_pays_most
 
 if TYPE_CHECKING:
     import altair as alt

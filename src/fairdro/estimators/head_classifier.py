@@ -122,7 +122,7 @@ class FairDROHeadClassifier(HeadMixin, BaseClassifier):
     calibration_ : ndarray of shape (1 + Y,)
         Inverse temperature and offsets of the classes' log-probabilities, for :meth:`predict_proba`.
     certificate_ : Certificate
-        With ``certify``: upper bounds of the gaps, see :func:`fairdro.certificates.certify`.
+        With ``certify``: upper bounds of the gaps, see :func:`fairdro.selection.certify`.
     classes_, class_weight_, group_names_, merged_groups_, cell_counts_, weights_, n_features_in_, feature_names_in_
         As of :class:`~fairdro.FairDROClassifier`.
 

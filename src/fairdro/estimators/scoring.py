@@ -43,13 +43,35 @@ def _worst_class_accuracy(y_true: Any, y_pred: Any, *, sensitive_features: Any, 
 
 
 balanced_accuracy_scorer = _scorer(metrics.balanced_accuracy, gap=False)
+"""Scores by :func:`~fairdro.metrics.balanced_accuracy`."""
 worst_accuracy_scorer = _scorer(metrics.worst_accuracy, gap=False)
+"""Scores by :func:`~fairdro.metrics.worst_accuracy`."""
 worst_class_accuracy_scorer = _scorer(_worst_class_accuracy, gap=False)
+"""Scores by the accuracy of the worst class, averaged over its groups."""
 standard_accuracy_scorer = _scorer(metrics.standard_accuracy, gap=False)
+"""Scores by :func:`~fairdro.metrics.standard_accuracy`."""
 dca_scorer = _scorer(metrics.dca, gap=True)
+"""Scores by :func:`~fairdro.metrics.dca`, negated.
+
+Examples
+--------
+>>> import sklearn
+>>> from sklearn.model_selection import cross_val_score
+>>> from fairdro import FairDROClassifier, load_dataset
+>>> from fairdro.estimators.scoring import dca_scorer
+>>> data = load_dataset("compas")
+>>> options = {"cv": 2, "scoring": dca_scorer, "params": {"sensitive_features": data.a}}
+>>> with sklearn.config_context(enable_metadata_routing=True):
+...     scores = cross_val_score(FairDROClassifier(), data.X.iloc[:, :8], data.y, **options)
+>>> bool((scores < 0).all())
+True
+"""
 deo_scorer = _scorer(metrics.deo, gap=True)
+"""Scores by :func:`~fairdro.metrics.deo`, negated."""
 equalized_odds_scorer = _scorer(metrics.equalized_odds_difference, gap=True)
+"""Scores by :func:`~fairdro.metrics.equalized_odds_difference`, negated."""
 demographic_parity_scorer = _scorer(metrics.demographic_parity_difference, gap=True)
+"""Scores by :func:`~fairdro.metrics.demographic_parity_difference`, negated."""
 
 SCORERS = {
     "accuracy": balanced_accuracy_scorer,

@@ -18,7 +18,7 @@ Smoothing = Literal["linear", "none"]
 
 @dataclass(frozen=True)
 class FairDRO(Method):
-    r"""Classwise DRO over a chi-square ball of quasi-probabilities (paper, Eq. 6 to 9, Algorithm 1).
+    r"""Classwise DRO over a chi-square ball of quasi-probabilities, equations 6 to 9 and algorithm 1 of the paper.
 
     .. math:: \min_\theta \frac{1}{|Y|} \sum_y \max_{q^y \in Q_\rho} \sum_a q^y_a L(\theta, D^y_a)
 

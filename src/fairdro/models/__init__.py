@@ -10,9 +10,11 @@ from fairdro.models.pretrained import PretrainedClassifier
 from fairdro.models.resnet import ResNet18
 from fairdro.models.trees import Trees
 
-__all__ = ["BANKS", "MODELS", "LinearBank", "MLPBank", "ModelBank", "get_model"]
+__all__ = ["BANKS", "MODELS", "LinearBank", "MLPBank", "ModelBank"]
 
 BANKS: dict[str, type[ModelBank]] = {"linear": LinearBank, "mlp": MLPBank}
+"""The banks by name; :func:`~fairdro.training.engines.minibatch_engine` trains each."""
+
 MODELS: dict[str, Any] = {
     **BANKS, "boosting": Trees, RESNET: ResNet18, NAME: EfficientNetLite0, "NAME or FOLDER": PretrainedClassifier,
 }  # fmt: skip

@@ -19,7 +19,30 @@ FEWEST_ROWS, MOST_ROWS = 128, 16384
 class ModelBank(nn.Module):
     """A bank of S x P models; :meth:`forward` gives logits ``(S, P, N, Y)`` for inputs ``(N, D)`` or ``(S, N, D)``.
 
-    There is one initialisation per seed, shared by the P points.
+    There is one initialisation per seed, shared by the P points. A kind of one's own draws its weights by ``_initial`` and
+    has a ``forward``; with ``hidden``, also :meth:`features` and :meth:`head`.
+
+    Parameters
+    ----------
+    n_features, n_classes : int
+        Their numbers.
+    seeds : sequence of int, default (0,)
+        The S seeds that draw initial weights.
+    points : int, default 1
+        P, how many models each seed has.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.models import ModelBank
+    >>> class WithoutBias(ModelBank):
+    ...     def __init__(self, n_features, n_classes, *, seeds=(0,), points=1):
+    ...         super().__init__(n_features, n_classes, seeds=seeds, points=points)
+    ...         self.weight = self._initial((n_features, n_classes), n_features, "weight")
+    ...     def forward(self, x):
+    ...         return (x if x.dim() == 2 else x[:, None]) @ self.weight
+    >>> WithoutBias(3, 2, seeds=(0, 1), points=5)(torch.randn(10, 3)).shape
+    torch.Size([2, 5, 10, 2])
     """
 
     hidden: ClassVar[bool] = False
@@ -46,11 +69,23 @@ class ModelBank(nn.Module):
         return min(max(CACHED // widest, FEWEST_ROWS), MOST_ROWS)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the last hidden layer ``(S, P, N, F)``; only where the models are ``hidden``."""
+        """Return the last hidden layer ``(S, P, N, F)``; only where the models are ``hidden``.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, D) or (S, N, D)
+            Rows.
+        """
         raise NotImplementedError
 
     def head(self, features: Tensor) -> Tensor:
-        """Return logits ``(S, P, N, Y)`` from the last hidden layer."""
+        """Return logits ``(S, P, N, Y)`` from the last hidden layer.
+
+        Parameters
+        ----------
+        features : Tensor of shape (S, P, N, F)
+            What :meth:`features` gives.
+        """
         raise NotImplementedError
 
     def _initial(self, shape: tuple[int, ...], fan_in: int, layer: str) -> nn.Parameter:
@@ -63,7 +98,25 @@ class ModelBank(nn.Module):
 
 
 class LinearBank(ModelBank):
-    """Multinomial logistic regression: one linear layer, softmax over its logits."""
+    """Multinomial logistic regression: one linear layer, softmax over its logits.
+
+    Parameters
+    ----------
+    n_features, n_classes : int
+        Their numbers.
+    seeds : sequence of int, default (0,)
+        The S seeds that draw initial weights.
+    points : int, default 1
+        P, how many models each seed has.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.models import LinearBank
+    >>> bank = LinearBank(3, 2, seeds=(0, 1), points=5)
+    >>> bank(torch.randn(10, 3)).shape
+    torch.Size([2, 5, 10, 2])
+    """
 
     def __init__(self, n_features: int, n_classes: int, *, seeds: Sequence[int] = (0,), points: int = 1) -> None:
         super().__init__(n_features, n_classes, seeds=seeds, points=points)
@@ -81,7 +134,29 @@ class LinearBank(ModelBank):
 
 
 class MLPBank(ModelBank):
-    """Two hidden layers of 64 rectified linear units."""
+    """Two hidden layers of 64 rectified linear units.
+
+    A class that inherits it may have another ``width``.
+
+    Parameters
+    ----------
+    n_features, n_classes : int
+        Their numbers.
+    seeds : sequence of int, default (0,)
+        The S seeds that draw initial weights.
+    points : int, default 1
+        P, how many models each seed has.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.models import MLPBank
+    >>> class Narrow(MLPBank):
+    ...     width = 8
+    >>> bank = Narrow(3, 2, points=5)
+    >>> bank.features(torch.randn(10, 3)).shape
+    torch.Size([1, 5, 10, 8])
+    """
 
     hidden: ClassVar[bool] = True
     width = 64

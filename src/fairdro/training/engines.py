@@ -68,6 +68,18 @@ class Engine:
         Whether it uses all cores by itself.
     cost : float
         Of a model, relative to others.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.methods import FairDRO, FairHSIC
+    >>> from fairdro.training.engines import minibatch_engine
+    >>> counts = torch.tensor([[40.0, 10.0], [30.0, 20.0]])  # samples of every class and group
+    >>> engine = minibatch_engine("linear")
+    >>> engine.refusal(FairDRO(), counts) is None
+    True
+    >>> print(engine.refusal(FairHSIC(), counts)[:47])
+    fairhsic needs the features of a hidden layer,
     """
 
     model: str
@@ -83,7 +95,15 @@ class Engine:
     cost: float = 1.0
 
     def refusal(self, method: Method, counts: Tensor) -> str | None:
-        """Say why a method cannot be trained on cells with such counts ``(Y, A)``, if so."""
+        """Say why a method cannot be trained on cells with such counts, if so.
+
+        Parameters
+        ----------
+        method : Method
+            What is to be trained.
+        counts : Tensor of shape (Y, A)
+            Samples per cell.
+        """
         try:
             method.check(Task(counts, hidden=self.hidden))
         except InputError as error:
@@ -91,7 +111,15 @@ class Engine:
         return self.refuses(method)
 
     def hyperparameters(self, kind: type[Method], given: dict[str, Any]) -> dict[str, Any]:
-        """Return hyperparameters with those added that do better with this engine."""
+        """Return hyperparameters with those added that do better with this engine.
+
+        Parameters
+        ----------
+        kind : type
+            The method.
+        given : dict of str to Any
+            Its hyperparameters so far.
+        """
         return {**(kind.stepwise if self.stepwise else {}), **given}
 
 
@@ -126,7 +154,24 @@ def _linear_head(
 
 
 def minibatch_engine(model: str) -> Engine:
-    """Return the engine that trains a bank of :data:`~fairdro.models.BANKS` on mini-batches."""
+    """Return the engine that trains a bank on mini-batches.
+
+    Parameters
+    ----------
+    model : str
+        Its name in :data:`~fairdro.models.BANKS`.
+
+    Returns
+    -------
+    Engine
+
+    Examples
+    --------
+    >>> from fairdro.training.engines import minibatch_engine
+    >>> engine = minibatch_engine("mlp")
+    >>> engine.model, engine.solver, engine.hidden
+    ('mlp', 'minibatch', True)
+    """
 
     def train(
         X: Tensor,
@@ -182,6 +227,8 @@ ENGINES = [
     Engine("boosting", "head", _head_trees, head_refusal, fitted_held_out=True, cost=10),
     Engine("boosting", "weights", _weighted_trees, head_refusal, cost=30),
 ]
+"""The engines for tables; the first of a model that can train a method does so, unless another solver is asked for."""
+
 NETWORKS = [
     Engine(
         model, solver, train_network, hidden=True, stepwise=False, seeded=True, fitted_held_out=solver == NETWORK_HEAD,

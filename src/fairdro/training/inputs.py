@@ -16,12 +16,34 @@ class Inputs(Protocol):
     """What a network reads: images, texts, rows.
 
     Inputs may also have ``in_order(rows)``, which returns rows in the order that is cheapest to go through.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Rows:
+    ...     def __init__(self, x):
+    ...         self.x = x
+    ...     def __len__(self):
+    ...         return len(self.x)
+    ...     def batch(self, rows, rng=None):
+    ...         return self.x[rows]
+    >>> inputs = Rows(torch.randn(100, 3))
+    >>> len(inputs), inputs.batch(torch.tensor([5, 2])).shape
+    (100, torch.Size([2, 3]))
     """
 
     def __len__(self) -> int: ...
 
     def batch(self, rows: Tensor, rng: torch.Generator | None = None) -> Any:
-        """Return the inputs of some rows, a tensor or a dictionary of tensors; with ``rng``, augmented for training."""
+        """Return the inputs of some rows, a tensor or a dictionary of tensors; with ``rng``, augmented for training.
+
+        Parameters
+        ----------
+        rows : Tensor of int64
+            Their numbers.
+        rng : torch.Generator, optional
+            What augmentation is drawn from.
+        """
 
 
 def in_order(inputs: Inputs, rows: Tensor) -> Tensor:

@@ -40,21 +40,30 @@ class Recipe:
     Parameters
     ----------
     epochs, batch_size : int
+        Passes over the training samples, and how many samples a batch has.
     lr, weight_decay : float
         Of AdamW.
     schedule : {"cosine", "linear"}
         Cosine falls from epoch to epoch; linear rises over the share ``warm_up`` of all batches and falls over the rest.
     warm_up : float
+        That share.
     clip : float, optional
         Largest norm of the gradient.
     update_every : int, optional
         Batches between two updates of the method, counted over all epochs; by default, and at most, an epoch.
     exact : bool
-        Whether an update takes the errors of a pass over all training samples in evaluation mode, as the paper does, or
+        Whether an update takes the errors of a pass over all training samples in evaluation mode, or
         those collected while training, which costs nothing.
     precision : {"float32", "bfloat16"}, optional
         Of the network's matrix products and convolutions; its weights and the loss stay in single precision. By default
         ``bfloat16`` on a GPU and ``float32`` elsewhere; CPUs gain by ``bfloat16`` only if they have instructions for it.
+
+    Examples
+    --------
+    >>> from fairdro.training.network import Recipe
+    >>> recipe = Recipe(epochs=10, schedule="linear", warm_up=0.1)
+    >>> [round(recipe.lr_factor(epoch, batch=50, batches=100), 2) for epoch in (0, 1, 5)]
+    [0.5, 0.94, 0.5]
     """
 
     epochs: int = 70
@@ -79,7 +88,15 @@ class Recipe:
             raise InputError("lr must be positive, weight_decay not negative, and warm_up a share below 1.")
 
     def lr_factor(self, epoch: int, batch: int, batches: int) -> float:
-        """Return what the step size is multiplied by."""
+        """Return what the step size is multiplied by.
+
+        Parameters
+        ----------
+        epoch, batch : int
+            Which one is next, from 0.
+        batches : int
+            How many an epoch has.
+        """
         if self.schedule == "cosine":
             return (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         progress = (epoch * batches + batch) / (self.epochs * batches)
@@ -150,6 +167,7 @@ def train_network(
         that read hidden features it needs ``features(x)`` and ``head(features)``. Its ``parameter_groups(weight_decay)``, if
         it has them, say which parameters decay.
     inputs : Inputs
+        What it reads, see :class:`~fairdro.training.inputs.Inputs`.
     cells : Cells
         Of the same samples.
     method : Method
@@ -166,6 +184,33 @@ def train_network(
         File to write after every epoch, and to resume from if it is there.
     on_step : callable, optional
         Called after every batch with the number of finished batches and of all.
+
+    Returns
+    -------
+    TrainedNetwork
+        With the ``model``, the ``weights`` of cells, the mean ``losses`` of the epochs, and ``predict(inputs)``, which gives
+        class codes ``(1, 1, N)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdro.cells import Cells
+    >>> from fairdro.methods import FairDRO
+    >>> from fairdro.training.network import Recipe, train_network
+    >>> class Rows:
+    ...     def __init__(self, x):
+    ...         self.x = x
+    ...     def __len__(self):
+    ...         return len(self.x)
+    ...     def batch(self, rows, rng=None):
+    ...         return self.x[rows]
+    >>> _ = torch.manual_seed(0)
+    >>> x, y, group = torch.randn(200, 3), torch.arange(200) % 2, torch.arange(200) // 2 % 2
+    >>> x[:, 0] += 2 * y - group
+    >>> cells = Cells(y, group, n_classes=2, n_groups=2)
+    >>> trained = train_network(torch.nn.Linear(3, 2), Rows(x), cells, FairDRO(rho=1.0), Recipe(epochs=5), device="cpu")
+    >>> trained.predict(Rows(x)).shape, trained.weights.shape
+    (torch.Size([1, 1, 200]), torch.Size([1, 1, 2, 2]))
     """
     recipe = Recipe() if recipe is None else recipe
     if len(inputs) != len(cells):
