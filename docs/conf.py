@@ -1,6 +1,6 @@
 """How Sphinx builds the site: ``make docs``, offline, into build/site.
 
-Links to the repository and the button "Edit" need its address: workflows of GitHub tell it, elsewhere ``pyproject.toml`` can::
+Links to the repository and the button "Edit" need its address, which workflows of GitHub or ``pyproject.toml`` tell::
 
     [project.urls]
     Repository = "https://..."
