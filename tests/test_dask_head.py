@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from fairdro import FairDROHeadClassifier, fit_head, load
 from fairdro.dask import DaskFairDROHeadClassifier
@@ -88,8 +89,8 @@ def fresh():
     return people(6000, 1)
 
 
-def fit(rows, **settings):
-    model = DaskFairDROHeadClassifier(lightgbm.DaskLGBMClassifier(**TREES), **settings)
+def fit(rows, estimator=None, **settings):
+    model = DaskFairDROHeadClassifier(estimator or lightgbm.DaskLGBMClassifier(**TREES), **settings)
     return model.fit(rows[FEATURES], rows["income"], sensitive_features=rows[["sex", "old"]])
 
 
@@ -113,11 +114,22 @@ def test_the_head_is_that_of_the_same_probabilities_in_memory(fitted, rows, tabl
 
 def test_predictions_are_those_of_the_class_in_memory(rows, table, fresh):
     """They differ no more than those of two models in memory whose histograms have other bins."""
+    check_predictions(fit(rows, rho=1.0), lightgbm.LGBMClassifier(**TREES, n_jobs=1), table, fresh)
+
+
+@pytest.mark.slow
+def test_predictions_of_xgboost_are_those_of_the_class_in_memory(rows, table, fresh):
+    xgboost = pytest.importorskip("xgboost.dask", reason="the extra xgboost is not installed")
+    settings = {"n_estimators": 30, "max_leaves": 7, "tree_method": "hist", "enable_categorical": True}
+    model = fit(rows, estimator=xgboost.DaskXGBClassifier(**settings), rho=1.0)
+    check_predictions(model, xgboost.XGBClassifier(**settings, n_jobs=1), table, fresh)
+
+
+def check_predictions(model, estimator, table, fresh):
     held, y, a = held_out(table), fresh["income"], fresh[["sex", "old"]]
-    model = fit(rows, rho=1.0)
 
     def in_memory(cv, **settings):
-        head = FairDROHeadClassifier(lightgbm.LGBMClassifier(**TREES, **settings, n_jobs=1), rho=1.0, cv=cv)
+        head = FairDROHeadClassifier(clone(estimator).set_params(**settings), rho=1.0, cv=cv)
         head.fit(table[FEATURES], table["income"], sensitive_features=table[["sex", "old"]])
         return head.predict(fresh[FEATURES])
 

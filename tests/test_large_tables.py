@@ -192,7 +192,7 @@ def test_what_is_written_are_the_encoded_rows_by_class_and_group(folder, tmp_pat
     with pytest.raises(SeenError) as caught:
         on_disk(folder, tmp_path)
     X, y, group, draws = caught.value.args
-    table = Parts.of([folder]).read().to_pandas()
+    table = Parts.of([folder]).read().to_pandas().astype({"sex": object, "income": object})
     numbers = np.flatnonzero(table["income"].notna())
     table = table.loc[numbers]
     names = table["sex"].fillna("(missing)").astype(str) + ", " + table["race"].astype(str)
@@ -277,6 +277,23 @@ def test_on_the_command_line(folder, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_groups_of_bytes_are_strings_or_a_sentence(tmp_path):
+    rows = people(600).drop_columns(["sex", "race"])
+    views = rows.set_column(2, "city", rows["city"].cast(pa.string_view()))
+    for code, last in ((0, b"m"), (2, b"\xff")):
+        groups = pa.array([b"f", last] * 300)
+        pa.parquet.write_table(views.append_column("sex", groups), tmp_path / "b.parquet")
+        on = ["--target", "income", "--group", "sex"]
+        for memory in ("1GB", "1KB"):
+            settings = ["--rho", "1", "--max-iter", "5", "--memory", memory, "--force", "--out", tmp_path / "m"]
+            done = run_here("fit", tmp_path / "b.parquet", *on, *settings)
+            assert done.returncode == code, done.stderr
+            assert ("'sex' holds bytes that are not in UTF-8" in done.stderr) == (code == 2)
+        done = run_here("audit", tmp_path / "b.parquet", *on, "--prediction", "income")
+        assert done.returncode == code, done.stderr
+        assert ("'sex' holds bytes that are not in UTF-8" in done.stderr) == (code == 2)
+
+
 def test_decimal_commas_become_points_in_a_csv_with_commas(saved, tmp_path):
     new = people(200, 9).to_pandas()
     new.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",")
@@ -355,6 +372,45 @@ def test_killed_while_it_writes_nothing_is_left(folder, tmp_path, kill, code):
     assert list(tmp_path.iterdir()) == []
 
 
+SLOW_PREDICTING = """
+import sys, time
+from fairdro.cli import main
+from fairdro.estimators import large_tables
+honest = large_tables.write_tables
+def slow(tables, out):
+    def slowly():
+        yield next(tables)
+        print("writing", flush=True)
+        time.sleep(60)
+    honest(slowly(), out)
+large_tables.write_tables = slow
+main()
+"""
+
+
+def test_killed_while_it_predicts_nothing_is_left(saved, folder, tmp_path):
+    """At once, or when the next command writes there, which takes care of its own drafts only."""
+    out, mine = tmp_path / "p.csv", tmp_path / ".notes.0123abcd-1-0123abcd.part"
+    mine.write_text("mine")
+    for kill, code, sentence in [(signal.SIGTERM, 143, "fairdro: stopped.\n"), (signal.SIGKILL, -9, "")]:
+        process = started([sys.executable, "-c", SLOW_PREDICTING, "predict", saved, folder / "p0.parquet", "--out", out])
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(kill)
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said) == (code, sentence)
+        drafts = [path for path in tmp_path.iterdir() if path != mine]
+        assert len(drafts) == (kill == signal.SIGKILL)
+    (draft,) = drafts
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as alive:
+        of_the_living = draft.with_name(draft.name.replace(f"-{process.pid}-", f"-{alive.pid}-"))
+        of_the_living.touch()
+        link = draft.with_name(draft.name.replace(".p.csv.", ".q.csv."))
+        link.symlink_to(mine)
+        assert run_here("predict", saved, folder / "p0.parquet", "--out", tmp_path / "q.csv").returncode == 0
+        assert {*tmp_path.iterdir()} == {mine, of_the_living, link, tmp_path / "q.csv"}
+        alive.kill()
+
+
 def _same_encoder(rank, world, folder, out):
     source = large_tables.Source(Parts.of([folder]), "income", ["sex", "race"], [])
     survey = source.survey(None)
@@ -411,6 +467,30 @@ def test_torchrun_refuses_in_one_sentence(folder, tmp_path):
         assert [line for line in said.splitlines() if line.startswith("fairdro: ") and sentence in line]
         assert said.count("fairdro: ") == 1
         assert not (tmp_path / "m").exists()
+
+
+SLOW_TO_SAY = """
+import os, time
+import fairdro.cli as cli
+from fairdro.cli import terminal
+honest = terminal.say
+def slow(sentence):
+    time.sleep(2 if os.environ["RANK"] == "0" else 0)
+    honest(sentence)
+cli.say = terminal.say = slow
+cli.main()
+"""
+
+
+@pytest.mark.slow
+def test_the_first_process_may_be_slow_to_say_why_all_end(folder, tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW_TO_SAY)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", tmp_path / "slow.py"]
+    process = started([*command, "fit", folder, *ASKED, "--target", "no", "--out", tmp_path / "m"])
+    _, said = process.communicate(timeout=300)
+    assert said.count("fairdro: There is no column 'no'") == 1
+    assert said.count("fairdro: ") == 1
+    assert said.count("Traceback") == 1  # torchrun's own
 
 
 @pytest.mark.slow

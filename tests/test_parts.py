@@ -83,7 +83,8 @@ def test_types_that_go_together(tmp_path):
     )  # fmt: skip
     parts = Parts.of([tmp_path])
     table = parts.read()
-    assert [str(kind) for kind in table.schema.types] == ["int64", "double", "large_string", "timestamp[us]", "double"]
+    strings = pa.dictionary(pa.int32(), pa.large_string())
+    assert table.schema.types == [pa.int64(), pa.float64(), strings, pa.timestamp("us"), pa.float64()]
     assert table["n"].to_pylist() == [1, 2, 3, 4, 5, None]
     assert table["s"].to_pylist() == ["a", None, "b", None, "c", None]
     assert parts.read({"x", "n"}).column_names == ["n", "x"]
@@ -93,7 +94,11 @@ def test_types_that_go_together(tmp_path):
 def test_files_in_order_and_by_batches(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     paths = write(tmp_path, **{f"p{i}": {"x": rng.normal(size=7), "i": np.arange(7 * i, 7 * i + 7)} for i in range(5)})
-    assert files_of([tmp_path]) == files_of([tmp_path / "*.parquet"]) == files_of(paths[::-1]) == paths
+    assert files_of([tmp_path]) == files_of([tmp_path / "*.parquet"]) == paths
+    assert files_of(paths[::-1]) == paths[::-1]  # as they are named
+    (tmp_path / "more").mkdir()
+    more = write(tmp_path / "more", a={"x": [1.0]}, b={"x": [2.0]})
+    assert files_of([paths[3], tmp_path / "more", tmp_path / "p[12].parquet"]) == [paths[3], *more, *paths[1:3]]
     monkeypatch.setattr(module, "BATCH_ROWS", 4)
     seen = [(table["i"].to_pylist(), numbers.tolist()) for table, numbers in Parts.of(paths).batches()]
     assert all(found == numbers for found, numbers in seen)
@@ -194,6 +199,23 @@ def broken(folder, *, at):
     paths[1].write_bytes(content)
 
 
+def flipped(folder):
+    """A file with checksums, in which a bit of a number is not as it was written."""
+    (path,) = write(folder, a={})
+    numbers = np.arange(3000.0)
+    pa.parquet.write_table(
+        pa.table({"x": numbers}), path, write_page_checksum=True, use_dictionary=False, compression="none"
+    )
+    content = bytearray(path.read_bytes())
+    content[content.index(numbers[1000:1100].tobytes())] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+def moments(zone):
+    return pa.array([0], pa.timestamp("ms", zone))
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -213,6 +235,15 @@ def broken(folder, *, at):
                 f, a={"x": pa.array([0], pa.timestamp("ns"))}, b={"x": pa.array([LAST_DAY], pa.timestamp("us"))}
             ),
             r"'x' holds a value of the type timestamp\[us\] in one file that does not fit into the type timestamp\[ns\]",
+        ),
+        (flipped, "Cannot read .*a.parquet"),
+        (
+            lambda f: write(f, a={"x": moments("UTC")}, b={"x": moments("Europe/Berlin")}),
+            "'x' holds dates in the time zone UTC in .*a.parquet, but dates in the time zone Europe/Berlin in .*b.parquet",
+        ),
+        (
+            lambda f: write(f, a={"x": moments(None)}, b={"x": moments("UTC")}),
+            "dates without a time zone in .*a.parquet, but dates in the time zone UTC in .*b.parquet",
         ),
         (lambda f: csv_file(f, "a.csv", "x,y\n1,2\n3\n"), "Cannot read .*a.csv"),
         (lambda f: csv_file(f, "a.csv", "x,x\n1,2\n"), "two columns named 'x'"),
@@ -237,3 +268,34 @@ def test_names_that_fit_no_file(tmp_path):
         files_of([path, path])
     with pytest.raises(InputError, match="There are 2 row groups for 3 processes; start fewer"):
         Parts.of([path]).share(0, 3)
+
+
+def test_checksums_are_verified_in_one_file_too(tmp_path):
+    with pytest.raises(InputError, match="Cannot read"):
+        read_table(flipped(tmp_path))
+
+
+def test_views_are_strings_and_bytes(tmp_path):
+    columns = {"s": pa.array(["a", "?", None], pa.string_view()), "b": pa.array([b"\xff", b"", None], pa.binary_view())}
+    (path,) = write(tmp_path, a=columns)
+    for table in (read_table(path), Parts.of([path]).read()):
+        assert table.to_pydict() == {"s": ["a", None, None], "b": [b"\xff", b"", None]}
+        assert table.schema.field("b").type == pa.binary()
+    ((_, raw),) = Parts.of([path]).raw_batches()
+    assert raw.schema.types == [pa.string(), pa.binary()]
+    assert raw["s"].to_pylist() == ["a", "?", None]
+
+
+def test_long_strings_that_are_short_in_the_file_are_read_in_little_memory(tmp_path):
+    few = pa.array(["x" * 1000, "y" * 1000, "NA"]).take(pa.array(np.arange(60_000) % 3))
+    for name, strings in {"a": few, "b": few.cast(pa.large_string()), "c": few.cast(pa.string_view())}.items():
+        pa.parquet.write_table(pa.table({"s": strings}), tmp_path / f"{name}.parquet")
+        parts = Parts.of([tmp_path / f"{name}.parquet"])
+        before = pa.total_allocated_bytes()
+        table = parts.read()
+        assert table["s"].null_count == 20_000
+        assert pa.total_allocated_bytes() - before < 1 << 20  # 40 MB as they are
+        assert max(raw.nbytes for raw in parts.parts[0].raw()) < 1e7
+    names = pa.array([f"{i:0100}" for i in range(60_000)])  # which are as long in the file
+    pa.parquet.write_table(pa.table({"s": few, "n": names}), path := tmp_path / "d.parquet")
+    assert [pa.types.is_dictionary(kind) for kind in Parts.of([path]).read().schema.types] == [True, False]

@@ -3,13 +3,15 @@
 import codecs
 import contextlib
 import csv
-import glob
+import functools
 import io
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +36,7 @@ def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object])
 
     The content may be a function that writes it into an open file.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    draft = path.with_name(f".{path.name}.{_system()}-{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep_drafts(path.parent, path.name)
@@ -56,11 +58,35 @@ def write_whole(path: Path, content: str | bytes | Callable[[BinaryIO], object])
 
 
 def sweep_drafts(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left half-written, of one file or of all."""
-    for draft in folder.glob(f".{'*' if name is None else glob.escape(name)}.*.part"):
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
-            if time.time() - draft.stat().st_mtime > STALE_SECONDS:
+    """Remove what killed processes left half-written: at once where they ran here, else after an hour, of a file or all."""
+    for draft in folder.glob(".*.*.part"):
+        with contextlib.suppress(OSError):  # another process was faster, or it is another user's
+            status = draft.lstat()
+            stale = time.time() - status.st_mtime > STALE_SECONDS and (name is None or draft.name.startswith(f".{name}."))
+            if stat.S_ISREG(status.st_mode) and (stale or _writer_is_gone(draft)):
                 draft.unlink()
+
+
+def _writer_is_gone(draft: Path) -> bool:
+    """Whether the process that wrote a draft ran on this system, and no longer does."""
+    found = re.search(r"\.([0-9a-f]{8})-([1-9]\d{0,8})-[0-9a-f]{8}\.part$", draft.name)
+    if found is None or found[1] != _system():
+        return False
+    try:
+        os.kill(int(found[2]), 0)  # which asks whether it is there; PermissionError says that it is another user's
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    return False
+
+
+@functools.cache
+def _system() -> str:
+    """Name this system, whose processes have ids of their own: others, and containers, may write into the same folder."""
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text() + str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return "elsewhere"  # where ids cannot be trusted, so that drafts are swept after an hour
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def make_folder(folder: Path) -> None:
@@ -148,10 +174,31 @@ def check_names(names: list[str], path: Path) -> None:
 
 
 def _read_parquet(path: Path, *, raw: bool) -> pa.Table:
-    with pa.parquet.ParquetFile(path) as file:  # which reads two columns of one name, so that it can be said
-        table = file.read()
+    with open_parquet(path) as file:  # which reads two columns of one name, so that it can be said
+        table = as_plain(file.read())
     check_strings(table, path)
     return table if raw else with_missing(table).select(columns_of(table.column_names))
+
+
+def open_parquet(path: Path, dictionaries: Collection[str] = ()) -> pa.parquet.ParquetFile:
+    """Open a file of Parquet, whose pages are checked where it has checksums; some strings are read as dictionaries."""
+    return pa.parquet.ParquetFile(
+        path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(dictionaries), page_checksum_verification=True
+    )
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of Parquet with strings and bytes in place of views on these, which few functions know."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    for j, field in enumerate(schema):
+        schema = schema.set(j, field.with_type(plain.get(field.type, field.type)))
+    return schema
+
+
+def as_plain(table: pa.Table) -> pa.Table:
+    """Return a table of Parquet without views."""
+    schema = without_views(table.schema)
+    return table if schema == table.schema else table.cast(schema)
 
 
 def columns_of(names: list[str]) -> list[int]:
@@ -172,15 +219,22 @@ def check_strings(table: pa.Table, path: Path) -> None:
 
 
 def with_missing(table: pa.Table) -> pa.Table:
-    """Return a table of Parquet in which strings that stand for missing values are missing."""
+    """Return a table of Parquet in which strings that stand for missing values are missing; dictionaries stay such."""
     for j, field in enumerate(table.schema):
-        if not holds_strings(field.type):
+        column = table.column(j)
+        if not holds_strings(field.type) or not any(_may_miss(chunk) for chunk in column.chunks):
             continue
-        column = _plain(table.column(j))
-        missing = pa.compute.is_in(column, pa.array(MISSING, column.type))
+        plain = _plain(column)
+        missing = pa.compute.is_in(plain, pa.array(MISSING, plain.type))
         if pa.compute.any(missing).as_py():
-            table = table.set_column(j, field.name, pa.compute.if_else(missing, pa.scalar(None, column.type), column))
+            found = pa.compute.if_else(missing, pa.scalar(None, plain.type), plain)
+            table = table.set_column(j, field.name, found.dictionary_encode() if plain is not column else found)
     return table
+
+
+def _may_miss(values: pa.Array) -> bool:
+    values = values.dictionary if pa.types.is_dictionary(values.type) else values
+    return bool(pa.compute.any(pa.compute.is_in(values, pa.array(MISSING, values.type))).as_py())
 
 
 def holds_strings(kind: pa.DataType) -> bool:

@@ -1,5 +1,7 @@
 """Types of columns: which one holds the values of two, what it is called, and a table cast to others."""
 
+from collections.abc import Collection
+
 import pyarrow as pa
 import pyarrow.compute
 
@@ -49,7 +51,19 @@ def in_words(kind: pa.DataType) -> str:
     """Name a type as people do."""
     if holds_strings(kind):
         return "strings"
+    if pa.types.is_timestamp(kind):
+        return f"dates in the time zone {kind.tz}" if kind.tz else "dates without a time zone"
     return "numbers" if _is_number(kind) else "dates" if _is_moment(kind) else f"values of the kind {kind}"
+
+
+def as_codes(types: pa.Schema, names: Collection[str]) -> pa.Schema:
+    """Return columns of which some that hold strings are dictionaries; all dictionaries are of one kind."""
+    for j, field in enumerate(types):
+        if pa.types.is_dictionary(field.type):
+            types = types.set(j, field.with_type(pa.dictionary(pa.int32(), field.type.value_type)))
+        elif field.name in names and holds_strings(field.type):
+            types = types.set(j, field.with_type(pa.dictionary(pa.int32(), field.type)))
+    return types
 
 
 def conformed(table: pa.Table, types: pa.Schema) -> pa.Table:
@@ -58,6 +72,8 @@ def conformed(table: pa.Table, types: pa.Schema) -> pa.Table:
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(field.type) and column.type != field.type:
+        column = column.cast(field.type.value_type).dictionary_encode()
     options = pa.compute.CastOptions(field.type, allow_float_truncate=True, allow_decimal_truncate=True)
     try:
         return column.cast(options=options)

@@ -17,23 +17,29 @@ import pyarrow.parquet
 from fairdro._utils.files import (
     TEXT,
     Dialect,
+    as_plain,
     as_strings,
     check_names,
     check_strings,
     check_table_name,
     columns_of,
+    holds_strings,
     is_padded,
     is_parquet,
     is_text,
+    open_parquet,
     read_table,
     reading,
     with_missing,
+    without_views,
 )
-from fairdro._utils.kinds import common, conformed, in_words, wider
+from fairdro._utils.kinds import as_codes, common, conformed, in_words, wider
 from fairdro._utils.progress import OnStep
 from fairdro.errors import InputError
 
 BATCH_ROWS, BATCH_BYTES = 100_000, 1 << 26
+STRING_ROWS = 10_000  # of Parquet with strings as they are, which may take far more than in the file
+CODE_BYTES, FEW_BYTES = 3, 1 << 18  # of a value, and of all different ones, where these are few
 START = 1 << 20  # bytes of a CSV, by which it is seen whether there is more than a header
 FEW_FIELDS, COMPRESSED = 50_000_000, 10  # of a CSV that is read at once; how much smaller one may be
 
@@ -57,6 +63,8 @@ class Part:
         Columns of a CSV that are strings only since some numbers begin with a zero.
     row_groups : tuple of int
         Of Parquet.
+    few : frozenset of str
+        Columns of Parquet with few different strings, by their size in the file; those without values are among them.
     stamp : tuple of int, optional
         Size and time of the file when it was looked at.
     """
@@ -69,6 +77,7 @@ class Part:
     dialect: Dialect | None = None
     codes: frozenset[str] = frozenset()
     row_groups: tuple[int, ...] = ()
+    few: frozenset[str] = frozenset()
     stamp: tuple[int, int] | None = None
 
     @property
@@ -88,15 +97,19 @@ class Part:
     def typed(self, types: pa.Schema) -> Iterator[pa.Table]:
         """Give some columns by batches, with types that all files can have, missing values as such."""
         if self.dialect is None:
-            return (conformed(with_missing(table), types) for table in self._parquet(types.names))
+            codes = [f.name for f in types if pa.types.is_dictionary(f.type) and holds_strings(f.type)]
+            return (conformed(with_missing(table), types) for table in self._parquet(types.names, codes))
         by_name = {field.name: field.type for field in types}
         return self._csv(self.dialect, self.dialect.convert(by_name, types.names))
 
-    def _parquet(self, columns: list[str] | None) -> Iterator[pa.Table]:
-        rows = min(BATCH_ROWS, max(1, BATCH_BYTES * self.rows // max(self.size, 1)))
-        with self._unchanged(), pa.parquet.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False) as file:
+    def _parquet(self, columns: list[str] | None, codes: Collection[str] = ()) -> Iterator[pa.Table]:
+        read = self.schema if columns is None else [self.schema.field(name) for name in columns]
+        plain = any(holds_strings(field.type) and field.name not in codes for field in read)
+        most = STRING_ROWS if plain else BATCH_ROWS
+        rows = min(most, max(1, BATCH_BYTES * self.rows // max(self.size, 1)))
+        with self._unchanged(), open_parquet(self.path, codes) as file:
             for batch in file.iter_batches(rows, row_groups=list(self.row_groups), columns=columns):
-                table = pa.Table.from_batches([batch]).replace_schema_metadata(file.schema_arrow.metadata)
+                table = as_plain(pa.Table.from_batches([batch]).replace_schema_metadata(file.schema_arrow.metadata))
                 check_strings(table, self.path)
                 yield table
 
@@ -140,6 +153,7 @@ class Parts:
         before = accumulate((part.rows for part in filled), initial=0)
         self.parts = [replace(part, first=first) for part, first in zip(filled, before, strict=False)]
         self.schema = _one_schema(self.parts)
+        self._types = as_codes(self.schema, frozenset.intersection(*(part.few for part in self.parts)))
 
     @classmethod
     def of(cls, paths: Sequence[Path], on_step: OnStep | None = None) -> Self:
@@ -178,12 +192,12 @@ class Parts:
         Parameters
         ----------
         columns : collection of str, optional
-            Columns to read; by default all.
+            Columns to read; by default all. Strings of Parquet that are few come as dictionaries, which take less memory.
         parts : sequence of Part, optional
             As of :meth:`share`.
         on_step : callable, optional
         """
-        types = pa.schema([field for field in self.schema if columns is None or field.name in columns])
+        types = pa.schema([field for field in self._types if columns is None or field.name in columns])
         parts = self.parts if parts is None else parts
         waiting: list[pa.Table] = []
         numbers: list[np.ndarray] = []
@@ -245,7 +259,7 @@ class Parts:
     def typed(self, part: Part, raw: pa.Table, strings: Collection[str] = ()) -> pa.Table:
         """Return raw rows with the types of the table, missing values as such; of a CSV, some columns as strings."""
         if part.dialect is None:
-            return conformed(with_missing(raw), self.schema)
+            return conformed(with_missing(raw), self._types)
         types = {field.name: pa.string() if field.name in strings else field.type for field in self.schema}
         return _converted(raw, part.dialect, types)
 
@@ -271,7 +285,7 @@ def most_fields(files: Sequence[Path]) -> int:
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Return the tables that are named: files, those in folders, and those that fit a name with a ``*``, in sorted order."""
+    """Return the tables that are named, in this order; those in a folder, or that fit a name with a ``*``, are sorted."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -281,15 +295,14 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
             ]  # fmt: skip
             if not inside:
                 raise InputError(f"The folder {path} holds no tables in CSV or Parquet.")
-            found += inside
+            found += sorted(inside)
         elif glob.has_magic(str(path)) and not path.exists():
             fitting = [Path(name) for name in glob.glob(str(path), recursive=True)]  # noqa: PTH207 - also absolute ones
             if not fitting:
                 raise InputError(f"There is no file like {path}.")
-            found += fitting
+            found += sorted(fitting)
         else:
             found.append(path)
-    found.sort()
     if twice := [path for path, number in Counter(path.resolve() for path in found).items() if number > 1]:
         raise InputError(f"{twice[0]} is named twice.")
     for path in found:
@@ -313,19 +326,33 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _look_at_parquet(path: Path) -> Part:
-    with reading(path), pa.parquet.ParquetFile(path) as file:
-        schema, metadata = file.schema_arrow, file.metadata
+    with reading(path), open_parquet(path) as file:
+        schema, metadata = without_views(file.schema_arrow), file.metadata
         check_names(schema.names, path)
         sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
         rows = metadata.num_rows if schema.names else 0
-        return Part(path, schema, rows, sum(sizes), row_groups=tuple(range(len(sizes))), stamp=_stamp(path))
+        groups, few = tuple(range(len(sizes))), _few_strings(file.schema, metadata, schema)
+        return Part(path, schema, rows, sum(sizes), row_groups=groups, few=few, stamp=_stamp(path))
+
+
+def _few_strings(paths: pa.parquet.ParquetSchema, metadata: pa.parquet.FileMetaData, schema: pa.Schema) -> frozenset[str]:
+    """Return the columns with few different strings: one that is written out every time takes four bytes and its own."""
+    strings = {field.name for field in schema if holds_strings(field.type) or pa.types.is_null(field.type)}
+    return frozenset(
+        paths.column(j).path
+        for j in range(metadata.num_columns)
+        if paths.column(j).path in strings and all(
+            chunk.total_uncompressed_size <= CODE_BYTES * chunk.num_values + FEW_BYTES
+            for chunk in (metadata.row_group(i).column(j) for i in range(metadata.num_row_groups))
+        )
+    )  # fmt: skip
 
 
 def _row_groups(part: Part) -> list[Part]:
     """Return a part of Parquet by its row groups; a CSV cannot be cut."""
     if part.dialect is not None:
         return [part]
-    with reading(part.path), pa.parquet.ParquetFile(part.path) as file:
+    with reading(part.path), open_parquet(part.path) as file:
         rows = [file.metadata.row_group(i).num_rows for i in part.row_groups]
     first = accumulate(rows, initial=part.first)
     cut = zip(part.row_groups, rows, first, strict=False)

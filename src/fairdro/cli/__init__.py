@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
 from typing import Annotated
@@ -69,11 +73,37 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows few letters
+    with _ended_as_if_interrupted():
+        try:
+            app()
+        except InputError as error:
+            say(str(error))
+            sys.exit(2)
+        except KeyboardInterrupt:
+            say("stopped.")
+            sys.exit(130)
+        except _EndedError:
+            say("stopped.")
+            sys.exit(143)
+
+
+class _EndedError(BaseException):
+    """The process was told to end."""
+
+
+@contextmanager
+def _ended_as_if_interrupted() -> Iterator[None]:
+    """Let SIGTERM interrupt work as Ctrl-C does, so that nothing half-written is left."""
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # while things are put in order
+        raise _EndedError
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
     try:
-        app()
-    except InputError as error:
-        say(str(error))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        say("stopped.")
-        sys.exit(130)
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -78,14 +78,16 @@ def sentences(*, late: bool = False) -> Iterator[None]:
 @contextmanager
 def together() -> Iterator[None]:
     """Work with other processes if ``torchrun`` started this one; the first alone says what is refused."""
-    from fairdro.training.processes import LostProcessError, processes
+    from fairdro.training.processes import LostProcessError, first_says, processes, world
 
     with processes():
         try:
             yield
         except InputError as error:
-            if _is_first() or isinstance(error, LostProcessError):
+            if world() == 1 or isinstance(error, LostProcessError):
                 raise
+            sentence = str(error)
+            first_says(lambda: say(sentence))
             raise typer.Exit(2) from error
 
 

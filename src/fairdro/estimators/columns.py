@@ -168,6 +168,11 @@ def sensitive_columns(table: pa.Table, groups: Sequence[str], missing_groups: st
         whole = pd.api.types.is_float_dtype(values) and bool((values[known] % 1 == 0).all())
         if whole:
             _check_digits(values[known], name)
-        strings = (values.astype("Int64") if whole else values).astype(str).astype(object)
+        try:
+            strings = (values.astype("Int64") if whole else values).astype(str).astype(object)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"The column {name!r} holds bytes that are not in UTF-8, which are no groups; turn them into strings."
+            ) from error
         frame[name] = pd.Series(np.where(known, strings, None), dtype=object)
     return pd.DataFrame(frame)

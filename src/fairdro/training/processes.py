@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from fairdro.errors import InputError
 
 T = TypeVar("T")
 LONGEST = timedelta(days=7)  # that a process may read longer than another; one that has ended is noticed at once
+PATIENCE = timedelta(seconds=10)  # with the first, until it has said why all end
 
 
 class LostProcessError(InputError):
@@ -36,6 +37,10 @@ def processes() -> Iterator[None]:
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST)
     try:
         yield
+    except InputError:
+        if started:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is a sentence to say
+        raise
     finally:
         if started:
             dist.destroy_process_group()
@@ -102,6 +107,18 @@ def agreed(work: Callable[[], T]) -> T:
     if refusals := [text for text in gathered_text(refused) if text]:
         raise InputError(refusals[0])
     return done  # type: ignore[return-value] # there is no refusal, so it is what was done
+
+
+def first_says(say: Callable[[], object]) -> None:
+    """Let the first process say something, and the others wait for that: torchrun ends all as soon as one ends."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        say()
+        store.set("said", "")
+    else:
+        with suppress(RuntimeError):  # it takes too long, or has ended
+            store.wait(["said"], PATIENCE)
 
 
 @contextmanager
