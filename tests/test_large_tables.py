@@ -27,7 +27,7 @@ from fairdro._utils.parts import Parts
 from fairdro.errors import InputError
 from fairdro.estimators import TableEncoder, large_tables, summaries
 from fairdro.estimators.columns import as_pandas
-from fairdro.estimators.large_tables import fit_parts
+from fairdro.estimators.large_tables import fit_files, fit_parts
 from fairdro.estimators.summaries import Summary, summaries_of
 from fairdro.estimators.tables import fit_table, predict_table, string_columns
 from ranks import on_two_processes
@@ -275,6 +275,30 @@ def test_on_the_command_line(folder, tmp_path):
     assert pa.parquet.read_table(tmp_path / "p.parquet").num_rows == 3500
     done = run_here("audit", "p.parquet", "--prediction", "predicted", "--group", "sex", "--target", "income", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:The accuracy of a cell still moved")
+@pytest.mark.parametrize(
+    ("values", "memory"), [([f"v{j}" for j in range(90)], 15_000_000), (["x" * 2000, "z" * 2000], 30_000_000)]
+)
+def test_wide_categories_and_long_strings_are_counted(tmp_path, values, memory):
+    """Of the file, memory takes several times its size."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.choice(values, 4000) for name in "abc"}
+    table = pd.DataFrame({**columns, "sex": rng.choice(["f", "m"], 4000), "fit": rng.choice(["no", "yes"], 4000)})
+    table.to_parquet(tmp_path / "people.parquet", use_dictionary=False)  # every string is written out
+    asked = {"target": "fit", "groups": ["sex"], "rho": 1.0, "max_iter": 5, "folder": tmp_path}
+    done = fit_files([tmp_path / "people.parquet"], memory=memory, **asked)
+    assert done.notes[0].startswith("The rows of the table are kept in a temporary file.")
+    done = fit_files([tmp_path / "people.parquet"], memory=20 * memory, **asked)
+    assert done.notes == []
+
+
+def test_a_class_of_one_row_is_named(tmp_path):
+    table = pd.DataFrame({"x": range(50), "sex": ["f", "m"] * 25, "fit": ["no"] * 49 + ["yes"]})
+    table.to_csv(tmp_path / "people.csv", index=False)
+    with pytest.raises(InputError, match="The class 'yes' has one row"):
+        fit_files([tmp_path / "people.csv"], memory=1000, target="fit", groups=["sex"], folder=tmp_path)
 
 
 def test_groups_of_bytes_are_strings_or_a_sentence(tmp_path):

@@ -144,6 +144,8 @@ class Parts:
     schema : pyarrow.Schema
         Columns as all files can have them. Types of a CSV are those that all its rows allow, as of
         :func:`~fairdro._utils.files.read_table`.
+    types : pyarrow.Schema
+        As rows come: strings of Parquet that are few are dictionaries.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -153,7 +155,7 @@ class Parts:
         before = accumulate((part.rows for part in filled), initial=0)
         self.parts = [replace(part, first=first) for part, first in zip(filled, before, strict=False)]
         self.schema = _one_schema(self.parts)
-        self._types = as_codes(self.schema, frozenset.intersection(*(part.few for part in self.parts)))
+        self.types = as_codes(self.schema, frozenset.intersection(*(part.few for part in self.parts)))
 
     @classmethod
     def of(cls, paths: Sequence[Path], on_step: OnStep | None = None) -> Self:
@@ -197,7 +199,7 @@ class Parts:
             As of :meth:`share`.
         on_step : callable, optional
         """
-        types = pa.schema([field for field in self._types if columns is None or field.name in columns])
+        types = pa.schema([field for field in self.types if columns is None or field.name in columns])
         parts = self.parts if parts is None else parts
         waiting: list[pa.Table] = []
         numbers: list[np.ndarray] = []
@@ -259,7 +261,7 @@ class Parts:
     def typed(self, part: Part, raw: pa.Table, strings: Collection[str] = ()) -> pa.Table:
         """Return raw rows with the types of the table, missing values as such; of a CSV, some columns as strings."""
         if part.dialect is None:
-            return conformed(with_missing(raw), self._types)
+            return conformed(with_missing(raw), self.types)
         types = {field.name: pa.string() if field.name in strings else field.type for field in self.schema}
         return _converted(raw, part.dialect, types)
 

@@ -10,6 +10,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -109,7 +110,8 @@ def fit_parts(
     encoder = TableEncoder().learn(survey.columns)
     width = len(source.features if model == "boosting" else encoder.get_feature_names_out())
     needed = survey.rows * (width * BYTES_PER_FEATURE + len(parts.schema) * BYTES_PER_FIELD)
-    needed += BYTES_PER_CHARACTER * sum(column.characters for column in survey.columns)
+    written_out = [not pa.types.is_dictionary(parts.types.field(column.name).type) for column in survey.columns]
+    needed += BYTES_PER_CHARACTER * sum(column.characters for column in compress(survey.columns, written_out))
     asked = f"about {_in_words(needed)} of memory, and {_in_words(memory)} may be used (--memory)"
     if world() == 1 and needed <= memory:
         with stage("loading") as on_step:
