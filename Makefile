@@ -101,7 +101,7 @@ bench-busy: install-test
 
 # The documentation as a site in build/site: pages, examples as they run, and the reference. A warning is an error.
 docs: install-docs
-	$(BIN)/sphinx-build -W --keep-going -q docs build/site
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -q docs build/site
 
 # Check the site: links, anchors, search, and accessibility by axe-core in chromium, where npm and chromium are installed. The page
 # on AIF360 needs an older scikit-learn, so an environment of its own.

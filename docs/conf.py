@@ -65,6 +65,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "write_computation_times": False,  # that page loads scripts from elsewhere
     "remove_config_comments": True,
     "abort_on_example_error": True,
+    "parallel": 2,
 }
 
 html_theme = "pydata_sphinx_theme"

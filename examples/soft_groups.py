@@ -1,6 +1,6 @@
 """
-Groups that are guessed
-=======================
+Soft groups: probabilities of the group
+=======================================
 
 Groups known as probabilities only: sex is not asked, but guessed from other columns, as others guess from names.
 

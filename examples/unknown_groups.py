@@ -1,6 +1,6 @@
 """
-Groups that are not known
-=========================
+Missing groups
+==============
 
 Half of the groups, or nearly all, are unknown: a few people told their sex, the others are inferred in shares.
 

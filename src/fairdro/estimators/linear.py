@@ -230,7 +230,7 @@ def _one_point(method: Method) -> Method:
 
 
 class FairDROClassifier(LayerClassifier):
-    """FairDRO: groups of each class are served alike, the more so the larger the radius.
+    """FairDRO with one radius: the larger it is, the smaller the gaps in accuracy between groups.
 
     Parameters
     ----------
