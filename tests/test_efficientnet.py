@@ -153,6 +153,7 @@ def timed(monkeypatch):
     return tell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [EfficientNetLite0, lambda classes: ResNet18(classes, width=8)], ids=["lite0", "resnet18"])
 def test_the_faster_features_are_the_same_and_come_quietly(images, timed, capfd, made):
     torch.manual_seed(0)

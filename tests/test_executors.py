@@ -112,6 +112,7 @@ def cluster(tmp_path):
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_worker_of_a_cluster_that_is_killed_costs_its_bank_only(cluster, images, tmp_path):
     address, workers = cluster
     out, longer = tmp_path / "out", [word if word != "2" else "10" for word in OPTIONS]

@@ -101,7 +101,11 @@ def run_console(text, where):
 
 @pytest.mark.filterwarnings("ignore:Setting a")  # fairlearn with the newest pandas
 @pytest.mark.filterwarnings("ignore:::lightning")  # of its loggers, workers and devices
-@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if name_of(page) == "index" else pytest.mark.slow) for page in WITH_CODE],
+    ids=map(name_of, WITH_CODE),
+)
 def test_page_runs(page, tmp_path, monkeypatch):
     for name, package in NEEDS.items():
         if name_of(page).endswith(name):

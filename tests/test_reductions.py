@@ -30,6 +30,7 @@ def judge(problem, predictions):
     return accuracy, equalized_odds_difference(cells.y.numpy(), predictions, sensitive_features=cells.groups.numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Setting a")  # fairlearn with the newest pandas
 def test_agrees_in_kind_with_fairlearn(problem, ours):
     X, cells = problem
