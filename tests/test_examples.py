@@ -42,6 +42,15 @@ def test_credit(printed):
 
 
 @pytest.mark.slow
+def test_credit_threshold(printed):
+    text = printed("credit_threshold")
+    plain, fair = figures(text, "DCA")
+    assert fair < plain / 3
+    ((man, woman),) = re.findall(r"surest man = ([\d.]+), for the surest woman = ([\d.]+)", text)
+    assert float(woman) < float(man)
+
+
+@pytest.mark.slow
 def test_three_classes_five_groups(printed):
     text = printed("three_classes_five_groups")
     gaps, worst = figures(text, "DCA"), figures(text, "worst class and group")
@@ -142,7 +151,7 @@ def test_head_on_xgboost(printed):
 def test_trained_model(printed):
     text = printed("trained_model")
     promised, kept = figures(text, "promised"), figures(text, "test rows")
-    assert kept[0] < 0.5 * kept[1]  # a head that is fitted to rows the model knows by heart does not hold
+    assert kept[0] < 0.5 * kept[1]  # a head that is fitted to rows the model has memorised does not hold
     assert promised[1] < 0.5 * kept[1]
 
 
