@@ -53,8 +53,8 @@ for name, approved in decisions.items():
 # The threshold that this is
 # --------------------------
 # For every guess of the group, the lowest score that the head approves. Points are test applicants. The more likely
-# the applicant is a woman, the lower the threshold. That the group is inferred does not make a rule lawful everywhere: ask a lawyer
-# before you use one.
+# the applicant is a woman, the lower the threshold. That the group is inferred does not make a rule lawful everywhere:
+# ask a lawyer before you use one.
 
 scores, guesses = np.linspace(0, 1, 501), np.linspace(p_sex[:, 0].min(), p_sex[:, 0].max(), 60)
 both = [np.column_stack([1 - values, values]) for values in (np.repeat(scores, 60), np.tile(1 - guesses, 501))]
